@@ -20,6 +20,7 @@ struct RunCounts {
   uint64_t frames = 0;       // frames that left the element
   uint64_t runaways = 0;     // utterances whose end the model missed
   uint64_t retries = 0;      // how often utterances were made again
+  uint64_t trimmed = 0;      // samples of silence that were cut in front of utterances
   // Utterances that were measured and spoken to their end: their number, how many were faulty, and the sum of the
   // shares of their texts that were spoken.
   uint64_t measured = 0;

@@ -37,6 +37,7 @@ std::optional<Report> Document::End(const Report& part) {
   all_.reason = std::exchange(passed_, true) ? Together(all_.reason, part.reason) : part.reason;
   all_.frames += part.frames;
   all_.samples += part.samples;
+  all_.heard += part.heard;
   all_.retries += part.retries;
   all_.spoken_chars = std::max(all_.spoken_chars, part.spoken_chars);
   all_.estimated = part.estimated;

@@ -66,9 +66,11 @@ GstStructure* NewStructure(const Report& report) {
   GstStructure* finished = gst_structure_new(
       "qtts-utterance-finished", "id", G_TYPE_UINT64, report.id, "reason", G_TYPE_STRING,
       qtts::EndReasonName(report.reason), "frames", G_TYPE_UINT64, report.frames, "samples", G_TYPE_UINT64,
-      report.samples, "text-chars", G_TYPE_UINT64, static_cast<guint64>(report.text_chars), "text-spoken-chars",
-      G_TYPE_UINT64, static_cast<guint64>(report.spoken_chars), "estimated", G_TYPE_BOOLEAN,
-      static_cast<gboolean>(report.estimated), "retries", G_TYPE_UINT, static_cast<guint>(report.retries), nullptr);
+      report.samples, "duration", G_TYPE_UINT64, report.heard, "cue-duration", G_TYPE_UINT64,
+      report.slot.value_or(GST_CLOCK_TIME_NONE), "late", G_TYPE_UINT64, report.lateness, "text-chars", G_TYPE_UINT64,
+      static_cast<guint64>(report.text_chars), "text-spoken-chars", G_TYPE_UINT64,
+      static_cast<guint64>(report.spoken_chars), "estimated", G_TYPE_BOOLEAN, static_cast<gboolean>(report.estimated),
+      "retries", G_TYPE_UINT, static_cast<guint>(report.retries), nullptr);
   AddCoverage(finished, report.coverage);
   return finished;
 }

@@ -211,14 +211,6 @@ GstFlowReturn Output::FailWithoutBuffer() {
   return Fail(qtts::Status::ResourceExhausted("Cannot allocate a buffer for a frame of sound."), "no buffer");
 }
 
-// Trims leading silence of a speech frame if requested. Returns false if nothing is left.
-bool Output::Trim(Player::Output* output) {
-  const size_t cut = trimmer_.Trim(&output->frame.pcm);
-  properties_.CountTrimmed(cut);
-  output->sample += cut;
-  return !output->frame.pcm.empty();
-}
-
 // The advice for the user if speech is generated too slowly.
 std::string Output::SpeedAdvice() const {
   if (!model_.on_cpu()) return "Use a smaller model";
@@ -325,13 +317,26 @@ bool Output::ClipFrame(std::vector<float>* pcm) {
   return !pcm->empty();
 }
 
+// Returns the number of samples until the end of its cue for speech that comes next, if it is to be fitted into that.
+std::optional<guint64> Output::SlotOf(const Cue& cue) const {
+  const Pacing& pacing = settings_.pacing;
+  if (pacing.text_timing != TextTiming::kCompress || !cue.end) return std::nullopt;
+  GstClockTime start = timeline_.time();
+  if (!after_break_) {
+    start += SampleTime(timeline_.MissingSilence(pacing.leading_silence, pacing.GapAfter(before_)), SAMPLE_RATE);
+  }
+  start = std::max(start, cue.start.value_or(0));
+  return *cue.end > start ? SamplesWithin(*cue.end - start, SAMPLE_RATE) : 0;
+}
+
 // Waits for the next frame of speech and keeps it in `frame`. Without one when it is time for silence.
 GstFlowReturn Output::NextFrame() {
   Player::Output output;
   GstFlowReturn flow = GST_FLOW_OK;
   while (flow == GST_FLOW_OK) {
+    const Pacing& pacing = settings_.pacing;
     const Player::Event event =
-        speech_.player().Next(&output, settings_.pacing.is_live ? TextAhead::kNone : text_pads_.WantedAhead());
+        speech_.player().Next(&output, {pacing, pacing.is_live ? TextAhead::kNone : text_pads_.WantedAhead(), slot_});
     properties_.Refresh(&settings_);
     switch (event) {
       case Player::Event::kStarted:
@@ -342,11 +347,10 @@ GstFlowReturn Output::NextFrame() {
         after_break_ = output.after_break;
         gain_ = output.gain;
         language_ = output.language;
-        trimmer_.Restart(settings_.pacing.trims(output.streamed));
+        slot_ = SlotOf(cue_);
         break;
       case Player::Event::kFrame:
-        if (!Trim(&output)) break;
-        Amplify(gain_, &output.frame.pcm);
+        Amplify(gain_, &output.sound.pcm);
         frame_ = std::move(output);
         return GST_FLOW_OK;
       case Player::Event::kGap:
@@ -370,6 +374,7 @@ GstFlowReturn Output::NextFrame() {
         break;
       case Player::Event::kEnded:
         in_utterance_ = text_goes_on_ = false;
+        slot_.reset();
         known_ = std::max(known_, output.told.known_until);
         text_pads_.TakeWords(output.told, known_);
         flow = UtteranceEnded(output);
@@ -485,7 +490,7 @@ GstFlowReturn Output::MakeBuffer(GstBuffer** buffer) {
         DropFrame();
         continue;
       }
-      if (!ClipFrame(&frame_->frame.pcm)) {
+      if (!ClipFrame(&frame_->sound.pcm)) {
         speech_.player().Clip();
         ForgetFrame();
         continue;
@@ -511,10 +516,10 @@ GstFlowReturn Output::MakeBuffer(GstBuffer** buffer) {
     if (!WaitForTime()) return GST_FLOW_FLUSHING;
     Player::Output frame = std::move(*frame_);
     ForgetFrame();
-    if (frame.frame.pcm.size() > left) frame.frame.pcm.resize(left);
+    if (frame.sound.pcm.size() > left) frame.sound.pcm.resize(left);
     Told told;
     if (!speech_.player().Commit(frame, {NextRunningTime(), timeline_.time()}, &told)) continue;  // it was interrupted
-    const std::vector<float>& pcm = frame.frame.pcm;
+    const std::vector<float>& pcm = frame.sound.pcm;
     *buffer = NewBuffer(pcm.data(), pcm.size());
     if (*buffer == nullptr) return FailWithoutBuffer();
     UpdateTags();

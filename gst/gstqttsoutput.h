@@ -18,7 +18,6 @@
 #include "gstqttsspeech.h"
 #include "gstqttstextpads.h"
 #include "gstqttstimeline.h"
-#include "gstqttstrim.h"
 #include "qtts/status.h"
 
 namespace gstqtts {
@@ -64,7 +63,7 @@ class Output {
   bool FollowClock(GstClockTime* lag);
   bool ClipFrame(std::vector<float>* pcm);
   void ForgetFrame();
-  bool Trim(Player::Output* output);
+  std::optional<guint64> SlotOf(const Cue& cue) const;
   bool WaitForTime();
   bool CatchUp();
   GstClockTime grace() const;
@@ -96,12 +95,12 @@ class Output {
 
   PacingSnapshot settings_;
   Timeline timeline_{SAMPLE_RATE};
-  LeadingSilenceTrimmer trimmer_{SAMPLE_RATE};
   std::optional<Player::Output> frame_;                      // a speech frame that waits for its time
   bool placed_ = false;                                      // whether that frame has its place on the timeline
   guint64 silence_due_ = 0;                                  // samples of silence before that frame
   bool in_utterance_ = false;                                // the last buffer was speech, and its utterance goes on
   Cue cue_;                                                  // of the utterance
+  std::optional<guint64> slot_;                              // samples into which the utterance is to be fitted
   qtts::SentenceGap before_ = qtts::SentenceGap::kSentence;  // of the utterance
   bool after_break_ = false;                                 // no gap before the utterance
   bool in_break_ = false;                                    // the silence that is due is a break

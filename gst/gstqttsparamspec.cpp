@@ -9,6 +9,7 @@ namespace {
 struct ModelValueParamSpec {
   GParamSpecDouble parent;
   double minimum;
+  bool model_value;  // -1 is a value, too
 };
 
 struct ModelValueParamSpecClass {
@@ -17,7 +18,7 @@ struct ModelValueParamSpecClass {
 
 gboolean IsValid(GParamSpec* spec, const GValue* value) {
   const double number = g_value_get_double(value);
-  if (number == Settings::kModel) return TRUE;
+  if (reinterpret_cast<ModelValueParamSpec*>(spec)->model_value && number == Settings::kModel) return TRUE;
   // Comparisons with NaN are false.
   return static_cast<gboolean>(number >= reinterpret_cast<ModelValueParamSpec*>(spec)->minimum &&
                                number <= G_PARAM_SPEC_DOUBLE(spec)->maximum);
@@ -62,12 +63,25 @@ GParamSpec* NewModelValueParamSpec(const gchar* name, const gchar* nick, const g
   spec->parent.maximum = maximum;
   spec->parent.default_value = Settings::kModel;
   spec->minimum = minimum;
+  spec->model_value = true;
+  return G_PARAM_SPEC(spec);
+}
+
+GParamSpec* NewRealParamSpec(const gchar* name, const gchar* nick, const gchar* blurb, double minimum, double maximum,
+                             double initial, GParamFlags flags) {
+  auto* spec = static_cast<ModelValueParamSpec*>(g_param_spec_internal(GetType(), name, nick, blurb, flags));
+  spec->parent.minimum = spec->minimum = minimum;
+  spec->parent.maximum = maximum;
+  spec->parent.default_value = initial;
   return G_PARAM_SPEC(spec);
 }
 
 std::string DescribeRange(GParamSpec* spec) {
   if (G_TYPE_CHECK_INSTANCE_TYPE(spec, GetType())) {
     const double minimum = reinterpret_cast<ModelValueParamSpec*>(spec)->minimum;
+    if (!reinterpret_cast<ModelValueParamSpec*>(spec)->model_value) {
+      return Format(minimum) + " to " + Format(G_PARAM_SPEC_DOUBLE(spec)->maximum);
+    }
     return "-1, or " + (minimum == qtts::kAboveZero ? "above 0" : Format(minimum)) + " to " +
            Format(G_PARAM_SPEC_DOUBLE(spec)->maximum);
   }

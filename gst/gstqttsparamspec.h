@@ -14,6 +14,10 @@ namespace gstqtts {
 GParamSpec* NewModelValueParamSpec(const gchar* name, const gchar* nick, const gchar* blurb, double minimum,
                                    double maximum, GParamFlags flags);
 
+// A property of type double with the values from `minimum` to `maximum`. NaN is refused.
+GParamSpec* NewRealParamSpec(const gchar* name, const gchar* nick, const gchar* blurb, double minimum, double maximum,
+                             double initial, GParamFlags flags);
+
 // The values of a numeric property in words: "-1 to 100", "-1, or above 0 to 1". Empty for other types.
 std::string DescribeRange(GParamSpec* spec);
 

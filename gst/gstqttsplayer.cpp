@@ -7,6 +7,7 @@
 
 #include "gstqttsdocument.h"
 #include "gstqttsmarkup.h"
+#include "gstqttstimeline.h"
 #include "qtts/engine.h"
 #include "qtts/language.h"
 #include "qtts/polling.h"
@@ -19,6 +20,13 @@ using Clock = Monitor::Clock;
 
 // Several times the duration of a prompt and a frame on a GPU.
 constexpr std::chrono::milliseconds kFirstFramePatience{20};
+
+// Shapes a frame, or the end of the speech if it is empty.
+void Shape(std::vector<float> pcm, std::optional<uint64_t> slot, double max_compression, SoundShaper* shaper) {
+  if (!pcm.empty()) return shaper->Put(std::move(pcm));
+  shaper->Finish();
+  if (slot) shaper->Fit(*slot, max_compression);
+}
 
 }  // namespace
 
@@ -119,17 +127,17 @@ std::shared_ptr<qtts::Stream> Player::Interrupt() {
 
 // --- the streaming thread
 
-Player::Event Player::Next(Output* output, TextAhead ahead) {
+Player::Event Player::Next(Output* output, const Wishes& wishes) {
   std::optional<Event> event;
   while (!event) {
-    event = NextEvent(output, ahead);
+    event = NextEvent(output, wishes);
     reports_.Deliver();
   }
   return *event;
 }
 
 // Nothing if all that happened is to be reported.
-std::optional<Player::Event> Player::NextEvent(Output* output, TextAhead ahead) {
+std::optional<Player::Event> Player::NextEvent(Output* output, const Wishes& wishes) {
   *output = Output();
   Event event = Event::kHalted;
   const MonitorLock lock(*monitor_);
@@ -165,8 +173,9 @@ std::optional<Player::Event> Player::NextEvent(Output* output, TextAhead ahead) 
       const bool started_ahead = ahead_.StartOne(holder_.engine());
       if (!spoken_) continue;  // an interrupt
       const bool growing = spoken_->growing;
-      spoken_->ahead = ahead;
-      if (ReadStream(output, &event)) return event;
+      spoken_->ahead = wishes.ahead;
+      spoken_->fit = wishes.slot.has_value();
+      if (ReadStream(wishes, output, &event)) return event;
       if (started_ahead) continue;
       if (growing && spoken_) spoken_->awaited_text = true;
       if (std::exchange(monitor_->woken, false)) return Event::kWoken;
@@ -323,7 +332,7 @@ bool Player::StartNext(Output* output, Event* event) {
 
 // --- the current stream
 
-bool Player::ReadStream(Output* output, Event* event) {
+bool Player::ReadStream(const Wishes& wishes, Output* output, Event* event) {
   if (!spoken_->end && spoken_->made.size() < spoken_->frames_wanted() && !reader_.Read()) return false;
   if (spoken_->holding) {
     if (!spoken_->end && spoken_->made.size() < spoken_->frames_wanted()) return false;
@@ -331,13 +340,13 @@ bool Player::ReadStream(Output* output, Event* event) {
     counts_.seed = spoken_->seed;
   }
   spoken_->ScanFrames();
-  if (!spoken_->made.empty() && !spoken_->MayHandOut()) return false;
-  if (!spoken_->made.empty()) {
+  if (!ShapeSound(wishes)) return false;
+  if (spoken_->shaper != nullptr && spoken_->shaper->ready()) {
     HandOut(output);
     *event = Event::kFrame;
     return true;
   }
-  if (!spoken_->end) return false;
+  if (!spoken_->made.empty() || !spoken_->end) return false;
   const std::shared_ptr<qtts::Engine> engine = holder_.engine();
   std::shared_ptr<qtts::Stream> stream = spoken_->stream;
   std::optional<Utterance> grown;
@@ -352,19 +361,62 @@ bool Player::ReadStream(Output* output, Event* event) {
   return true;
 }
 
-// Hands out the first frame that was made.
-void Player::HandOut(Output* output) {
-  output->frame = std::move(spoken_->made.front());
+// Takes frames that were made until some sound is ready to leave, or no more may be taken. Returns false if the
+// utterance was interrupted meanwhile.
+bool Player::ShapeSound(const Wishes& wishes) {
+  SpokenUtterance& spoken = *spoken_;
+  if (spoken.shaper == nullptr) {
+    if (spoken.made.empty() ? !spoken.end : !spoken.MayHandOut()) return true;
+    const uint64_t max_silence = SamplesWithin(wishes.pacing.max_silence, spoken.sample_rate);
+    const bool fit = wishes.slot && spoken.end;
+    spoken.shaper = std::make_shared<SoundShaper>(
+        spoken.sample_rate, SoundShaper::Options{wishes.pacing.trims(spoken.utterance.streamed), max_silence, fit});
+  }
+  const std::shared_ptr<SoundShaper> shaper = spoken.shaper;
+  const double rate = spoken.utterance.settings.rate.value_or(wishes.pacing.rate) * spoken.utterance.markup.rate;
+  shaper->SetRate(std::clamp(rate, qtts::Tempo::kMinRate, qtts::Tempo::kMaxRate));
+  // Texts that are told ahead, and a slot, need the places of all sound.
+  const bool whole = spoken.end && spoken.handed_out == 0 && shaper->changes_sound() &&
+                     (wishes.slot || wishes.ahead != TextAhead::kNone);
+  const uint64_t epoch = monitor_->run.epoch;
+  while (whole || !shaper->ready()) {
+    std::vector<float> pcm;
+    if (!spoken.made.empty()) {
+      if (!spoken.MayHandOut()) return true;
+      pcm = TakeFrame();
+    } else if (!spoken.end || shaper->finished()) {
+      break;
+    }
+    const uint64_t trimmed = shaper->trimmed();
+    if (shaper->changes_sound() || pcm.empty()) {
+      const bool fits = pcm.empty() && wishes.slot && whole;
+      const MonitorUnlock unlock(*monitor_);
+      Shape(std::move(pcm), fits ? wishes.slot : std::nullopt, wishes.pacing.max_compression, shaper.get());
+    } else {
+      shaper->Put(std::move(pcm));
+    }
+    if (epoch != monitor_->run.epoch) return false;
+    counts_.trimmed += shaper->trimmed() - trimmed;
+  }
+  if (whole) spoken.places.Plan(shaper->ReadySpans(), spoken.sample_rate);
+  return true;
+}
+
+// Takes the first frame that was made from the current utterance.
+std::vector<float> Player::TakeFrame() {
+  qtts::Frame frame = std::move(spoken_->made.front());
   spoken_->made.pop_front();
   --spoken_->scanned;
-  output->sample = spoken_->handed_out;
+  spoken_->handed_out += frame.pcm.size();
+  if (frame.index == 0) counts_.AddFirstFrame(spoken_->first_frame_latency);
+  counts_.sound_seconds += static_cast<double>(frame.pcm.size()) / spoken_->sample_rate;
+  return std::move(frame.pcm);
+}
+
+void Player::HandOut(Output* output) {
+  output->sound = spoken_->shaper->Take();
   output->awaited_text = std::exchange(spoken_->awaited_text, false);
   output->device_lost = spoken_->device_lost;
-  spoken_->handed_out += output->frame.pcm.size();
-  if (output->frame.index == 0) {
-    counts_.AddFirstFrame(spoken_->first_frame_latency);
-  }
-  counts_.sound_seconds += static_cast<double>(output->frame.pcm.size()) / spoken_->sample_rate;
 }
 
 // All of the current utterance was handed out.
@@ -392,7 +444,7 @@ bool Player::Commit(const Output& output, const Moment& moment, Told* told) {
     if (spoken_) LookAhead();
     if (!spoken_) return false;  // only Next() begins another
     ++counts_.frames;
-    for (Report& report : spoken_->Commit(output.sample, output.frame.pcm.size(), moment, told)) {
+    for (Report& report : spoken_->Commit(output.sound, moment, told)) {
       reports_.Add(std::move(report));
     }
   }

@@ -57,7 +57,7 @@ namespace gstqtts {
 class Player {
  public:
   enum class Event {
-    kFrame,    // `frame`
+    kFrame,    // `sound`
     kStarted,  // an utterance begins: `seed`, `warnings`, `language_warning`, `cue`, `before`, `language`, `streamed`
     kGap,      // there is nothing to speak until `cue.start`
     kEvent,    // `event` is next
@@ -80,7 +80,7 @@ class Player {
   };
 
   struct Output {
-    qtts::Frame frame;
+    ShapedSound sound;
     qtts::Status status;
     qtts::EndReason end_reason = qtts::EndReason::kNone;
     Settings settings;            // settings of the utterance
@@ -100,7 +100,6 @@ class Player {
     std::shared_ptr<Document> document;  // of the mark
     std::string language;                // tag of what is set for the utterance; empty: unknown
     bool streamed = false;               // Utterance::streamed
-    uint64_t sample = 0;                 // number of the first sample of `frame` within the utterance's sound
     Told told;                           // kEnded: the last words
   };
 
@@ -112,8 +111,15 @@ class Player {
 
   // --- by the streaming thread
 
-  // Waits for the next output. The only call that waits for frames. `ahead`: how far words have to be known.
-  Event Next(Output* output, TextAhead ahead = TextAhead::kNone) QTTS_EXCLUDES(monitor_held);
+  // Wishes for the sound of the next output.
+  struct Wishes {
+    Pacing pacing;
+    TextAhead ahead = TextAhead::kNone;  // how far words have to be known
+    std::optional<uint64_t> slot;        // samples into which the current utterance is to be fitted
+  };
+
+  // Waits for the next output. The only call that waits for frames.
+  Event Next(Output* output, const Wishes& wishes) QTTS_EXCLUDES(monitor_held);
   // Must be called for each frame when it leaves the element, before the next call of Next(). `moment`: when the frame
   // is heard. From then on it counts as spoken; `told` gets the words that are. Returns false if the frame was
   // interrupted since Next(); it must then be dropped.
@@ -177,7 +183,7 @@ class Player {
   std::shared_ptr<const qtts::Engine> engine() const QTTS_REQUIRES(monitor_held) { return holder_.engine(); }
 
  private:
-  std::optional<Event> NextEvent(Output* output, TextAhead ahead) QTTS_EXCLUDES(monitor_held);
+  std::optional<Event> NextEvent(Output* output, const Wishes& wishes) QTTS_EXCLUDES(monitor_held);
   void JoinThreads() QTTS_REQUIRES(monitor_held);
   void PrepareNext() QTTS_REQUIRES(monitor_held);
   bool DropUnsayable() QTTS_REQUIRES(monitor_held);
@@ -185,8 +191,10 @@ class Player {
   void PassDocument(Document* document) QTTS_REQUIRES(monitor_held);
   bool StartNext(Output* output, Event* event) QTTS_REQUIRES(monitor_held);
   void WaitForChange(uint64_t seen) QTTS_REQUIRES(monitor_held);
-  bool ReadStream(Output* output, Event* event) QTTS_REQUIRES(monitor_held);
+  bool ReadStream(const Wishes& wishes, Output* output, Event* event) QTTS_REQUIRES(monitor_held);
+  bool ShapeSound(const Wishes& wishes) QTTS_REQUIRES(monitor_held);
   void LookAhead() QTTS_REQUIRES(monitor_held);
+  std::vector<float> TakeFrame() QTTS_REQUIRES(monitor_held);
   void HandOut(Output* output) QTTS_REQUIRES(monitor_held);
   void EndStream(Output* output) QTTS_REQUIRES(monitor_held);
   void PollForFirstFrame(uint64_t seen) QTTS_REQUIRES(monitor_held);

@@ -66,6 +66,7 @@ void ElementProperties::Set(guint number, const GValue* value) {
   {
     const qtts::MutexLock lock(mutex_);
     changed = property.set(value, &properties_);
+    properties_.utterance.rate.reset();  // the property holds for all text that has no rate of its own
     ++version_;
     pacing = properties_.pacing;
     if (property.effect == Effect::kBoundQueue) speech_.intake().SetMaxQueued(properties_.text_options.max_queued);
@@ -202,7 +203,7 @@ GstStructure* ElementProperties::NewStats() const {
       static_cast<guint64>(stats.queued_utterances), "queued-chars", G_TYPE_UINT64,
       static_cast<guint64>(stats.queued_chars), "upstream-waits", G_TYPE_BOOLEAN,
       static_cast<gboolean>(stats.upstream_waits), "underruns", G_TYPE_UINT64, underruns_.load(), "trimmed",
-      G_TYPE_UINT64, SampleTime(trimmed_samples_, SAMPLE_RATE), "slots", G_TYPE_UINT64,
+      G_TYPE_UINT64, SampleTime(stats.trimmed, SAMPLE_RATE), "slots", G_TYPE_UINT64,
       static_cast<guint64>(stats.occupancy.slots), "free-slots", G_TYPE_UINT64,
       static_cast<guint64>(stats.occupancy.free_slots), "waiting-utterances", G_TYPE_UINT64,
       static_cast<guint64>(stats.occupancy.waiting), "pages", G_TYPE_UINT64,
@@ -240,7 +241,7 @@ void ElementProperties::BeginRun() {
     if (properties_.text && !IsBlank(*properties_.text)) first = {*properties_.text, properties_.utterance};
     speech_.Start(properties_.text_options, std::move(first));
     running_ = true;
-    trimmed_samples_ = underruns_ = 0;
+    underruns_ = 0;
   }
   WarnOfMarkup();
 }

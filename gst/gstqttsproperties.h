@@ -81,7 +81,6 @@ class ElementProperties {
   void WarnOfMarkup() const;
 
   // --- counts of the run, for `stats`
-  void CountTrimmed(uint64_t samples) { trimmed_samples_ += samples; }
   uint64_t CountUnderrun() { return ++underruns_; }
 
  private:
@@ -95,7 +94,6 @@ class ElementProperties {
   const ElementModel& model_;
   const std::function<void()> wake_;
 
-  std::atomic<uint64_t> trimmed_samples_ = 0;
   std::atomic<uint64_t> underruns_ = 0;
   std::atomic<uint64_t> version_ = 1;  // of properties_; written with the mutex held
 

@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "gstqttsparamspec.h"
+#include "qtts/tempo.h"
 
 namespace gstqtts {
 namespace {
@@ -148,6 +149,8 @@ struct EnumNames<TextTiming> {
       {static_cast<int>(TextTiming::kShift), "Like start; a text that starts late delays all that follow as much",
        "shift"},
       {static_cast<int>(TextTiming::kClip), "Like start; speech is cut where its time ends", "clip"},
+      {static_cast<int>(TextTiming::kCompress),
+       "Like start; speech that is longer than its time is spoken faster, up to \"max-compression\"", "compress"},
       {0, nullptr, nullptr},
   };
 };
@@ -185,6 +188,7 @@ void Read(const GValue* value, int* number) { *number = g_value_get_int(value); 
 void Read(const GValue* value, int64_t* number) { *number = g_value_get_int64(value); }
 void Read(const GValue* value, uint32_t* number) { *number = g_value_get_uint(value); }
 void Read(const GValue* value, uint64_t* number) { *number = g_value_get_uint64(value); }
+void Read(const GValue* value, double* number) { *number = g_value_get_double(value); }
 template <typename Enum>
 requires std::is_enum_v<Enum>
 void Read(const GValue* value, Enum* choice) { *choice = static_cast<Enum>(g_value_get_enum(value)); }
@@ -200,6 +204,7 @@ void Write(int number, GValue* value) { g_value_set_int(value, number); }
 void Write(int64_t number, GValue* value) { g_value_set_int64(value, number); }
 void Write(uint32_t number, GValue* value) { g_value_set_uint(value, number); }
 void Write(uint64_t number, GValue* value) { g_value_set_uint64(value, number); }
+void Write(double number, GValue* value) { g_value_set_double(value, number); }
 template <typename Enum>
 requires std::is_enum_v<Enum>
 void Write(Enum choice, GValue* value) { g_value_set_enum(value, static_cast<int>(choice)); }
@@ -247,6 +252,9 @@ GParamSpec* NewSpec(const Words& words, uint32_t initial, Range<uint32_t> range,
 }
 GParamSpec* NewSpec(const Words& words, uint64_t initial, Range<uint64_t> range, GParamFlags flags) {
   return g_param_spec_uint64(words.name, words.nick, words.blurb, range.minimum, range.maximum, initial, flags);
+}
+GParamSpec* NewSpec(const Words& words, double initial, Range<double> range, GParamFlags flags) {
+  return NewRealParamSpec(words.name, words.nick, words.blurb, range.minimum, range.maximum, initial, flags);
 }
 
 // --- rows
@@ -346,6 +354,24 @@ Property SamplingRow(size_t index) {
     } else {
       g_value_set_double(value, kept);
     }
+  };
+  return property;
+}
+
+// The rate of speech: of all that has none of its own, also while it is spoken, or of the utterance that a field of
+// speak or qtts/set-voice is for.
+Property RateRow() {
+  Property property =
+      Row("rate", "Rate", kPlaying, kPacing, &Pacing::rate, {qtts::Tempo::kMinRate, qtts::Tempo::kMaxRate},
+          "Rate of the speech, with its pitch as it is: 2 is twice as fast, 0.5 half as fast. Sounds well "
+          "from 0.5 to 2. A change holds at once, also for the utterance that is being spoken and for "
+          "those that wait, unless they have a rate of their own. Silence between utterances and breaks "
+          "keep their length. 1 changes no sample");
+  property.of_utterance = true;
+  property.set = [set = std::move(property.set)](const GValue* value, Properties* properties) {
+    const bool changed = set(value, properties);
+    properties->utterance.rate = properties->pacing.rate;
+    return changed;
   };
   return property;
 }
@@ -450,6 +476,7 @@ std::vector<Property> UtteranceProperties() {
       Row("seed", "Seed", kPlaying, kUtterance, &Settings::seed, {-1, G_MAXINT64},
           "Random seed of each utterance: the same text, settings, model, device and "
           "seed give the same sound (-1 = a new one for every utterance, see \"stats\")"),
+      RateRow(),
   };
 }
 
@@ -549,6 +576,14 @@ std::vector<Property> PacingProperties() {
       Row("text-timing", "Text Timing", kPlaying, kPacing, &Pacing::text_timing,
           "Meaning of timestamps of text from the sink pad, with \"segmentation\" auto or none. "
           "Silence fills the time between"),
+      Row("max-compression", "Maximum Compression", kPlaying, kPacing, &Pacing::max_compression,
+          {1, qtts::Tempo::kMaxRate},
+          "With \"text-timing\" compress: factor by which speech that is longer than its time is spoken faster at "
+          "most"),
+      Row("max-silence", "Maximum Silence", kPlaying, kPacing, &Pacing::max_silence, {0, G_MAXINT64},
+          "Maximum length in nanoseconds of a silence within an utterance, from the next utterance on; the rest of it "
+          "is "
+          "left out. Silence is 10 ms or more below -50 dB of full scale. At least 20 ms stay (0 = all of it)"),
       Row("gap-flag", "GAP Flag", kPlaying, kPacing, &Pacing::gap_flag,
           "Set the GAP flag of buffers of silence between utterances. Off by default, since audioresample lengthens a "
           "stream with that flag (GStreamer before 1.28.3) or breaks its timestamps (1.28.3 and later)"),

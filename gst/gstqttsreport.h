@@ -5,6 +5,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -58,6 +59,9 @@ struct Report {
   qtts::EndReason reason = qtts::EndReason::kComplete;
   uint64_t frames = 0;  // frames that left the element
   uint64_t samples = 0;
+  uint64_t heard = 0;            // nanoseconds of speech that left the element
+  std::optional<uint64_t> slot;  // nanoseconds of its cue, if that has a beginning and an end
+  uint64_t lateness = 0;         // nanoseconds by which it began after its cue
   size_t text_chars = 0;
   size_t spoken_chars = 0;
   ReportedCoverage coverage;

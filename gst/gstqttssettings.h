@@ -37,6 +37,8 @@ struct Settings {
   bool pad_reference = false;      // CloneOptions::pad_reference
   bool prepare_reference = false;  // CloneOptions::prepare
   qtts::PromptLayout layout = qtts::PromptLayout::kDefault;
+  // Rate of the speech: 2 is twice as fast. Nothing: Pacing::rate, also while it is spoken.
+  std::optional<double> rate;
   int64_t seed = -1;                                                          // -1: a new one for every utterance
   std::array<double, qtts::kSamplingNumberCount> sampling = ModelSampling();  // by index in kSamplingNumbers
   int part_length = kModel;                                                   // characters; 0: one part
@@ -92,7 +94,7 @@ struct TextOptions {
 enum class IdleMode { kAuto, kEos, kWait, kSilence };
 
 // Meaning of timestamps of text.
-enum class TextTiming { kIgnore, kStart, kShift, kClip };
+enum class TextTiming { kIgnore, kStart, kShift, kClip, kCompress };
 
 // Whether the silence at the beginning of utterances is cut. The values of false and true are those of a boolean, which
 // applications may set.
@@ -119,6 +121,9 @@ struct Pacing {
   TrimSilence trim_leading_silence = TrimSilence::kAuto;
   bool gap_flag = false;
   TextTiming text_timing = TextTiming::kIgnore;
+  double rate = 1;               // of speech whose settings have none
+  double max_compression = 1.5;  // of TextTiming::kCompress
+  uint64_t max_silence = 0;      // within an utterance; 0: unlimited
 
   // Output during times without text; never kAuto.
   IdleMode idle() const {

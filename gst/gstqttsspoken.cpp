@@ -8,7 +8,6 @@
 #include <utility>
 
 #include "gstqttsdocument.h"
-#include "gstqttstimeline.h"
 
 namespace gstqtts {
 
@@ -74,15 +73,16 @@ void SpokenUtterance::AddMarks(size_t position_in_text, uint64_t running_time, s
 }
 
 size_t SpokenUtterance::frames_wanted() const {
-  if (holding || ahead == TextAhead::kSentences) return kMaxHeldFrames;
+  if (holding || fit || ahead == TextAhead::kSentences) return kMaxHeldFrames;
   if (!measured) return 1;
   return ahead == TextAhead::kWords ? kFramesAhead + kPatienceFrames : kFramesAhead;
 }
 
 // Text that grows is not waited for.
 bool SpokenUtterance::MayHandOut() const {
-  if (ahead == TextAhead::kNone || end || growing || made.size() >= frames_wanted()) return true;
-  if (ahead == TextAhead::kSentences) return false;
+  if (end || growing || made.size() >= frames_wanted()) return true;
+  if (fit || ahead == TextAhead::kSentences) return false;
+  if (ahead == TextAhead::kNone) return true;
   const uint64_t samples_after = handed_out + made.front().pcm.size();
   const auto stop = nanoseconds(static_cast<int64_t>(SampleTime(samples_after, sample_rate)));
   return !measured || track.known_until(stop) >= stop;
@@ -129,11 +129,13 @@ void SpokenUtterance::Tell(const TimedWord& word, bool estimated, std::vector<Re
 // Replaces the words for the text pads by all that are known, whose sound follows: not live, nothing comes between.
 void SpokenUtterance::TellTextPads(Told* told) {
   told->words.clear();
-  for (const TimedWord& word : text_track.Take(nanoseconds::max())) {
+  // Where words later than the sound are heard is not known if that is still to be shaped.
+  const bool known = places.planned() || shaper == nullptr || !shaper->changes_sound();
+  for (const TimedWord& word : text_track.Take(known ? nanoseconds::max() : places.end())) {
     const Moment begin = places.Expected(word.start);
     told->words.push_back({word.begin, word.end, begin.time, places.Expected(word.stop()).time - begin.time});
   }
-  told->over = end.has_value();
+  told->over = end.has_value() && known;
 }
 
 // The same for words that are not measured, once the length of the speech is known.
@@ -168,7 +170,7 @@ void SpokenUtterance::TellEstimated(double seconds, nanoseconds at, std::vector<
   }
 }
 
-std::vector<Report> SpokenUtterance::Commit(uint64_t sample, size_t count, const Moment& moment, Told* told) {
+std::vector<Report> SpokenUtterance::Commit(const ShapedSound& sound, const Moment& moment, Told* told) {
   std::vector<Report> reports;
   Document* const document = utterance.document.get();
   if (frames == 0 && (document == nullptr || document->Begin())) {
@@ -181,10 +183,17 @@ std::vector<Report> SpokenUtterance::Commit(uint64_t sample, size_t count, const
     started.first_frame_latency = first_frame_latency;
     reports.push_back(std::move(started));
   }
+  if (frames == 0 && utterance.cue.start) {
+    lateness = moment.running_time - std::min(moment.running_time, *utterance.cue.start);
+  }
   ++frames;
-  samples += count;
-  last_frame = nanoseconds(static_cast<int64_t>(SampleTime(sample, sample_rate)));
-  places.Add(sample, count, sample_rate, moment);
+  samples += sound.pcm.size();
+  places.Add(sound.spans, sound.pcm.size(), sample_rate, moment);
+  if (!sound.spans.empty()) {
+    const auto first = static_cast<uint64_t>(sound.spans.front().begin);
+    last_frame = nanoseconds(static_cast<int64_t>(SampleTime(first, sample_rate)));
+  }
+  for (const SoundSpan& span : sound.spans) source_samples += span.end - span.begin;
   const nanoseconds sounded = places.end();
   nanoseconds known = sounded;
   told->id = utterance.id;
@@ -232,6 +241,11 @@ std::vector<Report> SpokenUtterance::Finish(qtts::EndReason reason, Told* told) 
   report.id = id();
   report.reason = reason;
   report.frames = frames;
+  report.heard = heard();
+  if (utterance.cue.start && utterance.cue.end) {
+    report.slot = *utterance.cue.end - std::min(*utterance.cue.end, *utterance.cue.start);
+  }
+  report.lateness = lateness;
   report.samples = samples;
   report.retries = retries.made();
   report.text_chars = CountCharacters(utterance.source());

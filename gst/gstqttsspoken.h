@@ -15,7 +15,9 @@
 #include "gstqttsposition.h"
 #include "gstqttsreport.h"
 #include "gstqttsretry.h"
+#include "gstqttsshaper.h"
 #include "gstqttstext.h"
+#include "gstqttstimeline.h"
 #include "gstqttswordtrack.h"
 #include "qtts/frame.h"
 #include "qtts/request.h"
@@ -73,9 +75,13 @@ struct SpokenUtterance {
   std::shared_ptr<qtts::TextPreparer>
       preparer;  // of the text to come, for the streaming thread; null: it passes through
   int sample_rate = 0;
-  uint64_t handed_out = 0;  // samples of frames that Next() has returned
-  uint64_t frames = 0;      // committed
+  uint64_t handed_out = 0;              // samples of frames that were taken from `made`
+  std::shared_ptr<SoundShaper> shaper;  // of the sound that was taken; the streaming thread's; null before the first
+  bool fit = false;                     // the speech is to be fitted into a slot: it waits for its end
+  uint64_t frames = 0;                  // committed, as all below
   uint64_t samples = 0;
+  uint64_t lateness = 0;                   // nanoseconds by which it began after its cue
+  double source_samples = 0;               // samples of the engine that they stand for
   std::chrono::nanoseconds last_frame{0};  // when it begins, within the utterance
   std::string more;                        // text not yet prepared and appended to the stream
   bool growing = false;                    // the text of the stream has not ended
@@ -93,13 +99,14 @@ struct SpokenUtterance {
   bool MayHandOut() const;
   // Adds the words of `made` and of the end to the track.
   void ScanFrames();
-  // `count` samples leave the element, to be heard at `moment`; `sample` is the number of the first one. Returns the
-  // reports for them, and the words told in `told`.
-  std::vector<Report> Commit(uint64_t sample, size_t count, const Moment& moment, Told* told);
+  // Sound leaves the element, to be heard at `moment`. Returns the reports for it, and the words told in `told`.
+  std::vector<Report> Commit(const ShapedSound& sound, const Moment& moment, Told* told);
   // The reports for its end, now. If it was spoken to its end, words that were not told yet begin with its last frame.
   std::vector<Report> Finish(qtts::EndReason reason, Told* told);
-  // Length of its sound so far.
-  double seconds() const { return static_cast<double>(samples) / sample_rate; }
+  // Length of its sound so far, as the engine made it.
+  double seconds() const { return source_samples / sample_rate; }
+  // Nanoseconds for which its sound so far is heard.
+  uint64_t heard() const { return sample_rate > 0 ? SampleTime(samples, sample_rate) : 0; }
 
  private:
   // A run of what was written.

@@ -40,8 +40,8 @@
  * Subtitles say when they are meant to be heard. With #GstQttsSrc:text-timing other than `ignore` (and
  * #GstQttsSrc:segmentation `auto` or `none`), each buffer's timestamp, mapped to running time by upstream's segment, is
  * when its speech starts; silence fills the time before it, and GAP events of upstream too. Speech that is
- * longer than its time makes the next start late (`start`), moves all that follow (`shift`) or is cut (`clip`, with a
- * fade of 5 ms).
+ * longer than its time makes the next start late (`start`), moves all that follow (`shift`), is cut (`clip`, with a
+ * fade of 5 ms) or spoken faster (`compress`, up to #GstQttsSrc:max-compression).
  *
  * A seek goes upstream when there is a sink pad. Without one, a seek to 0 at rate 1 speaks #GstQttsSrc:text again, with
  * or without a flush, up to the stop that it sets, and as a segment if it asks for that; the seeking query tells the
@@ -83,7 +83,8 @@
  * | `qtts-text-progress` | `id`, `offset-chars` and `length-chars` of the word that begins, its `running-time` and
  * `duration`, `estimated` (FALSE if the model's words are measured) |
  * | `qtts-utterance-finished` | `id`, `reason` (string: complete, interrupted, clipped, error, max-duration, runaway,
- * nothing-to-say, busy), `frames` and `samples` that left the element, `text-chars`, `text-spoken-chars`, `estimated`
+ * nothing-to-say, busy), `frames` and `samples` that left the element, their `duration`, the `cue-duration` and how
+ * `late` it began, `text-chars`, `text-spoken-chars`, `estimated`
  * (whether that is), `retries` (guint), `measured` (gboolean); if TRUE, `coverage` (gdouble), `skipped` and `repeated`
  * (GStrv) with their positions `skipped-chars` and `repeated-chars`, `end-missed` and `stopped-early` (gboolean) |
  *

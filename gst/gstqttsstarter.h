@@ -70,7 +70,7 @@ class UtteranceStarter {
 
   VoiceStore& voices() { return voices_; }
 
-  // `ahead`: what is made of the utterance, if anything. `position` is that of an empty text.
+  // `ahead`: the speech of the utterance that was made ahead, if any. `position` is that of an empty text.
   Asked Ask(qtts::Engine* engine, const Utterance& utterance, VoiceStore::Voice voice,
             const std::shared_ptr<AheadSpeech>& ahead, TextPosition position);
   // The request for an utterance, without its voice and with its text as it is written. The random seed depends on the

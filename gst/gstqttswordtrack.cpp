@@ -11,33 +11,99 @@ namespace gstqtts {
 
 using std::chrono::nanoseconds;
 
-void SoundPlaces::Add(uint64_t sample, uint64_t samples, int rate, const Moment& moment) {
-  const Span span = {SampleTime(sample, rate), SampleTime(sample + samples, rate), moment};
-  if (!spans_.empty()) {
-    Span& last = spans_.back();
-    const uint64_t length = last.end - last.begin;
-    if (span.begin == last.end && moment.time == last.moment.time + length &&
-        moment.running_time == last.moment.running_time + length) {
+namespace {
+
+// Time of a place in the sound, in samples.
+uint64_t TimeOf(double sample, int rate) {
+  const double whole = std::floor(sample);
+  const auto rest = static_cast<uint64_t>(std::llround((sample - whole) * 1e9 / rate));
+  return SampleTime(static_cast<uint64_t>(whole), rate) + rest;
+}
+
+}  // namespace
+
+// Time for which the span's sound up to `time` is heard.
+uint64_t SoundPlaces::Span::Into(uint64_t time) const {
+  const uint64_t into = std::min(time, end) - begin;
+  if (length == end - begin) return into;
+  return static_cast<uint64_t>(
+      std::llround(static_cast<double>(into) / static_cast<double>(end - begin) * static_cast<double>(length)));
+}
+
+void SoundPlaces::Append(const Span& span, std::vector<Span>* spans) {
+  if (!spans->empty() && span.length == span.end - span.begin) {
+    Span& last = spans->back();
+    if (last.length == last.end - last.begin && span.begin == last.end &&
+        span.moment.time == last.moment.time + last.length &&
+        span.moment.running_time == last.moment.running_time + last.length) {
       last.end = span.end;
+      last.length += span.length;
       return;
     }
   }
-  spans_.push_back(span);
+  spans->push_back(span);
+}
+
+void SoundPlaces::Add(const std::vector<SoundSpan>& spans, size_t samples, int rate, const Moment& moment) {
+  size_t heard = 0;
+  for (const SoundSpan& span : spans) {
+    const size_t share = std::min(span.samples, samples - heard);
+    if (share == 0) break;
+    const double end = share == span.samples ? span.end
+                                             : span.begin + (span.end - span.begin) * static_cast<double>(share) /
+                                                                static_cast<double>(span.samples);
+    const uint64_t offset = SampleTime(heard, rate);
+    heard += share;
+    Append({TimeOf(span.begin, rate),
+            TimeOf(end, rate),
+            SampleTime(heard, rate) - offset,
+            {moment.running_time + offset, moment.time + offset}},
+           &spans_);
+  }
+}
+
+void SoundPlaces::Plan(const std::vector<SoundSpan>& spans, int rate) {
+  plan_.clear();
+  size_t heard = 0;
+  for (const SoundSpan& span : spans) {
+    const uint64_t offset = SampleTime(heard, rate);
+    heard += span.samples;
+    Append({TimeOf(span.begin, rate), TimeOf(span.end, rate), SampleTime(heard, rate) - offset, {offset, offset}},
+           &plan_);
+  }
+}
+
+// The last of the spans that begins at `time` or before; the first one if none does.
+const SoundPlaces::Span& SoundPlaces::Find(const std::vector<Span>& spans, uint64_t time) {
+  const auto after =
+      std::upper_bound(spans.begin(), spans.end(), time, [](uint64_t t, const Span& span) { return t < span.begin; });
+  return after == spans.begin() ? spans.front() : *std::prev(after);
 }
 
 Moment SoundPlaces::At(nanoseconds within) const {
   if (spans_.empty()) return {};
   const auto time = static_cast<uint64_t>(std::max(within, begin()).count());
-  const auto after =
-      std::upper_bound(spans_.begin(), spans_.end(), time, [](uint64_t t, const Span& span) { return t < span.begin; });
-  const Span& span = *std::prev(after);
-  const uint64_t into = std::min(time, span.end) - span.begin;
+  const Span& span = Find(spans_, time);
+  const uint64_t into = span.Into(time);
   return {span.moment.running_time + into, span.moment.time + into};
 }
 
 Moment SoundPlaces::Expected(nanoseconds within) const {
   const Moment moment = At(within);
-  const auto beyond = static_cast<uint64_t>(std::max(nanoseconds(0), within - end()).count());
+  if (spans_.empty() || within <= end()) return moment;
+  const auto time = static_cast<uint64_t>(within.count());
+  const auto known = static_cast<uint64_t>(end().count());
+  uint64_t beyond = time - known;
+  if (!plan_.empty()) {
+    const auto planned = [this](uint64_t at) {
+      const Span& span = Find(plan_, at);
+      return span.moment.time + span.Into(std::max(at, span.begin));
+    };
+    beyond = planned(time) - planned(known);
+  } else if (const Span& last = spans_.back(); last.length != last.end - last.begin && last.end > last.begin) {
+    beyond = static_cast<uint64_t>(std::llround(
+        static_cast<double>(beyond) / static_cast<double>(last.end - last.begin) * static_cast<double>(last.length)));
+  }
   return {moment.running_time + beyond, moment.time + beyond};
 }
 

@@ -9,6 +9,8 @@
 #include <string>
 #include <vector>
 
+#include "gstqttsshaper.h"
+
 namespace gstqtts {
 
 // A time on both clocks of the element, in nanoseconds.
@@ -18,18 +20,23 @@ struct Moment {
 };
 
 // Where the sound of an utterance has left the element: maps a time within the utterance's sound, as the engine made
-// it, to the moment at which it is heard. The beginning may have been cut off, and in live streams late frames leave
-// gaps.
+// it, to the moment at which it is heard. The beginning and silences may have been cut out, the rate may have been
+// changed, and in live streams late frames leave gaps.
 //
 // Owned by one utterance. Not thread-safe.
 class SoundPlaces {
  public:
-  // `samples` of the utterance, of which `sample` is the first one, are heard from `moment` on.
-  void Add(uint64_t sample, uint64_t samples, int rate, const Moment& moment);
+  // Sound that leaves: `spans` are heard from `moment` on, `samples` of them.
+  void Add(const std::vector<SoundSpan>& spans, size_t samples, int rate, const Moment& moment);
+  // The spans of the whole utterance, if they are known before any of it leaves.
+  void Plan(const std::vector<SoundSpan>& spans, int rate);
+  bool planned() const { return !plan_.empty(); }
 
-  // A time that was cut off at the beginning is that of the first sample; a time beyond the last sample, its end.
+  // A time that was cut off at the beginning is that of the first sample; a time beyond the last sample, its end; a
+  // time that was cut out, the end of the sound before it.
   Moment At(std::chrono::nanoseconds within) const;
-  // The same, but sound beyond the last sample is expected to follow without a gap.
+  // The same, but sound beyond the last sample is expected to follow without a gap: as planned, or at the rate of the
+  // last sound.
   Moment Expected(std::chrono::nanoseconds within) const;
 
   bool empty() const { return spans_.empty(); }
@@ -41,10 +48,17 @@ class SoundPlaces {
   struct Span {
     uint64_t begin = 0;  // nanoseconds within the utterance
     uint64_t end = 0;
+    uint64_t length = 0;  // nanoseconds for which they are heard
     Moment moment;
+
+    uint64_t Into(uint64_t time) const;
   };
 
+  static const Span& Find(const std::vector<Span>& spans, uint64_t time);
+  static void Append(const Span& span, std::vector<Span>* spans);
+
   std::vector<Span> spans_;
+  std::vector<Span> plan_;  // its moments begin with 0
 };
 
 // A word of an utterance's text and its place in the utterance's sound. Positions are in characters.

@@ -23,12 +23,6 @@ namespace {
 // Slots whose states come together.
 constexpr int kSlotsTogether = 8;
 
-Form FormOf(const CodecArithmetic& arithmetic) {
-  // Split weights alone would gain nothing that split inputs do not: the kernels have no such form.
-  const bool split = arithmetic.split_inputs || arithmetic.split_weights;
-  return {split ? Planes::kTwoHalves : Planes::kHalf, arithmetic.split_weights};
-}
-
 }  // namespace
 }  // namespace codec
 
@@ -62,13 +56,12 @@ struct Codec::Impl {
   };
   Status Run(std::span<const codec::Step> some, const Call& call, cudaStream_t stream) const;
 
-  static Result<std::unique_ptr<Impl>> Create(const CodecConfig& config, const CodecWeights& weights, codec::Form early,
-                                              codec::Form late, int max_slots, int max_batch);
+  static Result<std::unique_ptr<Impl>> Create(const CodecConfig& config, const CodecWeights& weights,
+                                              CodecPrecision precision, int max_slots, int max_batch);
 };
 
 Result<std::unique_ptr<Codec::Impl>> Codec::Impl::Create(const CodecConfig& config, const CodecWeights& weights,
-                                                         codec::Form early, codec::Form late, int max_slots,
-                                                         int max_batch) {
+                                                         CodecPrecision precision, int max_slots, int max_batch) {
   if (max_slots < 1 || max_batch < 1) {
     return Status::InvalidArgument("A codec needs at least one slot and one batch row.");
   }
@@ -80,7 +73,7 @@ Result<std::unique_ptr<Codec::Impl>> Codec::Impl::Create(const CodecConfig& conf
   impl->samples = config.samples_per_frame;
   impl->max_slots = max_slots;
   impl->max_batch = max_batch;
-  codec::Builder builder(config, weights, impl->device, early, late, max_slots, max_batch, &impl->memory, &impl->steps);
+  codec::Builder builder(config, weights, impl->device, precision, max_slots, max_batch, &impl->memory, &impl->steps);
   QTTS_RETURN_IF_ERROR(builder.Build());
   impl->arrays = std::get<codec::DequantizeArgs>(impl->steps.front());
   impl->state_bytes = builder.state_bytes();
@@ -119,31 +112,12 @@ CodecCopies CodecCopiesFor(int max_batch) {
   return max_batch >= kRowsForBlocks ? CodecCopies::kDecoderBlocks : CodecCopies::kNone;
 }
 
-CodecArithmetic CodecArithmetic::Early() { return {.split_inputs = true, .split_weights = true}; }
-CodecArithmetic CodecArithmetic::Late() { return {.split_inputs = true, .split_weights = true}; }
-
 Codec::Codec(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 Codec::~Codec() = default;
 
 Result<std::unique_ptr<Codec>> Codec::Create(const CodecConfig& config, const CodecWeights& weights,
                                              CodecPrecision precision, int max_slots, int max_batch) {
-  if (precision == CodecPrecision::kExact) {
-    return CreateWith(config, weights, CodecArithmetic::Early(), CodecArithmetic::Late(), max_slots, max_batch);
-  }
-  if (precision == CodecPrecision::kFast) {
-    const CodecArithmetic one_plane = {.split_inputs = false, .split_weights = false};
-    return CreateWith(config, weights, one_plane, one_plane, max_slots, max_batch);
-  }
-  const codec::Form exact;
-  QTTS_ASSIGN_OR_RETURN(auto impl, Impl::Create(config, weights, exact, exact, max_slots, max_batch));
-  return std::unique_ptr<Codec>(new Codec(std::move(impl)));
-}
-
-Result<std::unique_ptr<Codec>> Codec::CreateWith(const CodecConfig& config, const CodecWeights& weights,
-                                                 const CodecArithmetic& early, const CodecArithmetic& late,
-                                                 int max_slots, int max_batch) {
-  QTTS_ASSIGN_OR_RETURN(auto impl,
-                        Impl::Create(config, weights, codec::FormOf(early), codec::FormOf(late), max_slots, max_batch));
+  QTTS_ASSIGN_OR_RETURN(auto impl, Impl::Create(config, weights, precision, max_slots, max_batch));
   return std::unique_ptr<Codec>(new Codec(std::move(impl)));
 }
 

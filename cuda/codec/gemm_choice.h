@@ -10,22 +10,22 @@
 // Choice of the kernel for a product. All kernels give the same bits, so only time matters.
 namespace qtts::cuda::codec {
 
-// `beside`: another kernel occupies all SMs.
+// Returns the kernel that the card's table names, if it has the product and the device can run that; else RuleTile().
+// `beside`: another kernel occupies all SMs; then clusters, as far as they can.
 GemmTile ChooseTile(const GemmArgs& args, Planes x_planes, const DeviceTraits& device, const CodecNumbers& numbers,
                     bool beside);
 
-// True if a residual unit is done by LaunchUnit(), not by one product after the other.
+// Returns true if a residual unit is done by LaunchUnit(), not by one product after the other.
 bool ChooseUnit(const GemmArgs& first, const GemmArgs& second, Planes x_planes, const UnitWeights& weights,
                 const DeviceTraits& device, const CodecNumbers& numbers);
 
-// The candidates of ChooseTile() on an otherwise idle device. The first of the fastest is chosen.
+// Returns the kernels that the device can run the product with, while nothing else runs.
 std::vector<GemmTile> PossibleTiles(const GemmArgs& args, Planes x_planes, const DeviceTraits& device);
-// Estimated time of a product in us: loads and multiplications of a thread block times the number of waves, or the
-// latency of its chain of chunks if that is longer.
-double EstimateTime(const GemmArgs& args, Planes x_planes, const GemmTile& tile, const DeviceTraits& device,
-                    const CodecNumbers& numbers);
-double EstimateUnitTime(const GemmArgs& first, const GemmArgs& second, const GemmTile& tile, const DeviceTraits& device,
-                        const CodecNumbers& numbers);
+
+// Returns a kernel by a rule, for cards and layers that nobody has measured. The first that fits: warpgroups, if their
+// blocks occupy half of the SMs; wide blocks of 64 columns, if they occupy all; clusters, unless wide blocks of 32
+// columns occupy nine tenths; these, if they occupy a third; narrow blocks, of as few columns as make two of them.
+GemmTile RuleTile(const GemmArgs& args, Planes x_planes, const DeviceTraits& device);
 
 }  // namespace qtts::cuda::codec
 

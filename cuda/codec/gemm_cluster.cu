@@ -276,21 +276,20 @@ __global__ void __launch_bounds__(kThreads, 4) ClusterGemm(const __grid_constant
 }
 
 using Kernel = void (*)(GemmArgs);
-template <int kX, int kW, int kStages>
+template <int kPlanes, int kStages>
 Kernel KernelFor(int columns) {
-  return columns == 8    ? ClusterGemm<1, kX, kW, kStages>
-         : columns == 16 ? ClusterGemm<2, kX, kW, kStages>
-                         : ClusterGemm<4, kX, kW, kStages>;
+  return columns == 8    ? ClusterGemm<1, kPlanes, kPlanes, kStages>
+         : columns == 16 ? ClusterGemm<2, kPlanes, kPlanes, kStages>
+                         : ClusterGemm<4, kPlanes, kPlanes, kStages>;
 }
-template <int kX, int kW>
+template <int kPlanes>
 Kernel KernelFor(int columns, int stages) {
-  return stages == kFewStages    ? KernelFor<kX, kW, kFewStages>(columns)
-         : stages == kSomeStages ? KernelFor<kX, kW, kSomeStages>(columns)
-                                 : KernelFor<kX, kW, kManyStages>(columns);
+  return stages == kFewStages    ? KernelFor<kPlanes, kFewStages>(columns)
+         : stages == kSomeStages ? KernelFor<kPlanes, kSomeStages>(columns)
+                                 : KernelFor<kPlanes, kManyStages>(columns);
 }
-Kernel KernelFor(Planes x_planes, int w_planes, int columns, int stages) {
-  if (x_planes == Planes::kHalf) return KernelFor<1, 1>(columns, stages);
-  return w_planes == 1 ? KernelFor<2, 1>(columns, stages) : KernelFor<2, 2>(columns, stages);
+Kernel KernelFor(Planes planes, int columns, int stages) {
+  return planes == Planes::kHalf ? KernelFor<1>(columns, stages) : KernelFor<2>(columns, stages);
 }
 
 // Shared memory of a block.
@@ -327,20 +326,18 @@ bool ClusterTakes(const GemmArgs& args, Planes x_planes, const GemmTile& tile, c
 cudaError_t ClusterGemmsFit(const DeviceTraits& device, bool* fit) {
   cudaFuncAttributes attributes = {};
   // The widest has the most static shared memory, which counts too.
-  const auto* const widest = reinterpret_cast<const void*>(KernelFor<2, 2, kFewStages>(32));
+  const auto* const widest = reinterpret_cast<const void*>(KernelFor<2, kFewStages>(32));
   const cudaError_t error = cudaFuncGetAttributes(&attributes, widest);
   *fit = error == cudaSuccess && kMaxBytes + attributes.sharedSizeBytes <= device.shared_bytes;
   return error;
 }
 
 cudaError_t PrepareClusterGemms() {
-  for (const Planes x : {Planes::kHalf, Planes::kTwoHalves}) {
-    for (const int w : {1, 2}) {
-      for (const int columns : {8, 16, 32}) {
-        for (const int stages : {kFewStages, kSomeStages, kManyStages}) {
-          const cudaError_t error = PrepareKernel(KernelFor(x, w, columns, stages), kMaxBytes);
-          if (error != cudaSuccess) return error;
-        }
+  for (const Planes planes : {Planes::kHalf, Planes::kTwoHalves}) {
+    for (const int columns : {8, 16, 32}) {
+      for (const int stages : {kFewStages, kSomeStages, kManyStages}) {
+        const cudaError_t error = PrepareKernel(KernelFor(planes, columns, stages), kMaxBytes);
+        if (error != cudaSuccess) return error;
       }
     }
   }
@@ -353,7 +350,7 @@ cudaError_t LaunchClusterGemm(const GemmArgs& args, Planes x_planes, const GemmT
   const dim3 grid(static_cast<unsigned>(args.geometry.groups),
                   static_cast<unsigned>(CeilDiv(args.geometry.tiles, kClusterTiles)),
                   static_cast<unsigned>(CeilDiv(args.geometry.columns, tile.columns)));
-  return LaunchChained(KernelFor(x_planes, args.weights.planes, tile.columns, stages), grid, kThreads,
+  return LaunchChained(KernelFor(x_planes, tile.columns, stages), grid, kThreads,
                        ClusterBytes(args, x_planes, tile.columns, stages), args, device, stream, args.geometry.groups);
 }
 

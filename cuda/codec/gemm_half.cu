@@ -463,22 +463,19 @@ __global__ void __launch_bounds__(kWideThreads, kWarpColumnTiles == 4 ? 1 : 2)
   });
 }
 
-template <int kX, int kW>
+template <int kPlanes>
 struct Kernels {
-  static constexpr int kProducts = kX * kW;  // more planes, more registers a chunk
+  // More planes, more registers a chunk: fewer chunks are loaded ahead.
+  static constexpr bool kOne = kPlanes == 1;
   static constexpr auto Narrow(int columns) {
-    return columns == 8 ? NarrowGemm < 1, kX, kW,
-           kProducts == 1   ? 6
-           : kProducts == 2 ? 4
-                            : 3 >
-                        : columns == 16 ? NarrowGemm < 2, kX, kW,
-           kProducts == 1   ? 4
-           : kProducts == 2 ? 3
-                            : 2 >
-                                        : NarrowGemm < 4, kX, kW, kProducts == 1 ? 2 : 1 > ;
+    return columns == 8    ? NarrowGemm<1, kPlanes, kPlanes, (kOne ? 6 : 3)>
+           : columns == 16 ? NarrowGemm<2, kPlanes, kPlanes, (kOne ? 4 : 2)>
+                           : NarrowGemm<4, kPlanes, kPlanes, (kOne ? 2 : 1)>;
   }
   static constexpr auto Wide(int columns) {
-    return columns == 32 ? WideGemm<1, kX, kW> : columns == 64 ? WideGemm<2, kX, kW> : WideGemm<4, kX, kW>;
+    return columns == 32   ? WideGemm<1, kPlanes, kPlanes>
+           : columns == 64 ? WideGemm<2, kPlanes, kPlanes>
+                           : WideGemm<4, kPlanes, kPlanes>;
   }
 
   static cudaError_t Launch(GemmArgs args, const GemmTile& tile, const DeviceTraits& device, cudaStream_t stream) {
@@ -488,7 +485,7 @@ struct Kernels {
     if (tile.form == GemmForm::kWide) {
       const dim3 grid(static_cast<unsigned>(blocks_x), static_cast<unsigned>(blocks_y));
       return LaunchChained(Wide(tile.columns), grid, kWideThreads,
-                           WideSharedBytes(tile.columns, kX, kW, args.geometry.taps), args, device, stream);
+                           WideSharedBytes(tile.columns, kPlanes, kPlanes, args.geometry.taps), args, device, stream);
     }
     // No more blocks than fit at once: they take the tiles in turn, loading the next beside the last one's end.
     const int warps = tile.tiles * args.geometry.segments;
@@ -500,12 +497,12 @@ struct Kernels {
   }
 
   static bool WideFits(int columns, int taps, const DeviceTraits& device) {
-    return WideSharedBytes(columns, kX, kW, taps) + WideStaticBytes(columns) <= device.shared_bytes;
+    return WideSharedBytes(columns, kPlanes, kPlanes, taps) + WideStaticBytes(columns) <= device.shared_bytes;
   }
 
   static cudaError_t Prepare(const DeviceTraits& device) {
     for (const int columns : {32, 64, 128}) {
-      const size_t most = std::min(WideSharedBytes(columns, kX, kW, kMaxTaps),
+      const size_t most = std::min(WideSharedBytes(columns, kPlanes, kPlanes, kMaxTaps),
                                    device.shared_bytes - std::min(device.shared_bytes, WideStaticBytes(columns)));
       const cudaError_t error = PrepareKernel(Wide(columns), most);
       if (error != cudaSuccess) return error;
@@ -522,23 +519,19 @@ struct Kernels {
 
 bool WideTakes(const GemmArgs& args, Planes x_planes, const GemmTile& tile, const DeviceTraits& device) {
   const int taps = args.geometry.taps;
-  if (x_planes == Planes::kHalf) return Kernels<1, 1>::WideFits(tile.columns, taps, device);
-  if (args.weights.planes == 1) return Kernels<2, 1>::WideFits(tile.columns, taps, device);
-  return Kernels<2, 2>::WideFits(tile.columns, taps, device);
+  if (x_planes == Planes::kHalf) return Kernels<1>::WideFits(tile.columns, taps, device);
+  return Kernels<2>::WideFits(tile.columns, taps, device);
 }
 
 cudaError_t PrepareHalfGemms(const DeviceTraits& device) {
-  cudaError_t error = Kernels<1, 1>::Prepare(device);
-  if (error == cudaSuccess) error = Kernels<2, 1>::Prepare(device);
-  if (error == cudaSuccess) error = Kernels<2, 2>::Prepare(device);
-  return error;
+  const cudaError_t error = Kernels<1>::Prepare(device);
+  return error == cudaSuccess ? Kernels<2>::Prepare(device) : error;
 }
 
 cudaError_t LaunchHalfGemm(const GemmArgs& args, Planes x_planes, const GemmTile& tile, const DeviceTraits& device,
                            cudaStream_t stream) {
-  if (x_planes == Planes::kHalf) return Kernels<1, 1>::Launch(args, tile, device, stream);
-  if (args.weights.planes == 1) return Kernels<2, 1>::Launch(args, tile, device, stream);
-  return Kernels<2, 2>::Launch(args, tile, device, stream);
+  if (x_planes == Planes::kHalf) return Kernels<1>::Launch(args, tile, device, stream);
+  return Kernels<2>::Launch(args, tile, device, stream);
 }
 
 }  // namespace qtts::cuda::codec

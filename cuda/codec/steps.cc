@@ -48,6 +48,11 @@ int64_t WidestRow(const CodecConfig& config, const CodecWeights& weights) {
 
 }  // namespace
 
+Planes PlanesOf(CodecPrecision precision) {
+  if (precision == CodecPrecision::kF32) return Planes::kF32;
+  return precision == CodecPrecision::kFast ? Planes::kHalf : Planes::kTwoHalves;
+}
+
 int64_t Builder::Remember(size_t bytes) {
   const size_t at = state_bytes_;
   state_bytes_ += (bytes + kStateAlignment - 1) / kStateAlignment * kStateAlignment;
@@ -102,14 +107,13 @@ Source Builder::Append(Step step, const Output& output) {
   return source;
 }
 
-bool Builder::HasWarpgroups(Form form) const {
-  // As many planes of both operands.
+bool Builder::HasWarpgroups() const {
   const bool in_blocks = early_steps_ != 0;
   return device_.warpgroups && copies_ >= (in_blocks ? CodecCopies::kDecoderBlocks : CodecCopies::kAll) &&
-         form.x == (form.split_weights ? Planes::kTwoHalves : Planes::kHalf);
+         planes_ != Planes::kF32;
 }
 
-GemmGeometry Builder::Geometry(int rows, int outputs, int taps, int channels, int dilation, Form form) const {
+GemmGeometry Builder::Geometry(int rows, int outputs, int taps, int channels, int dilation) const {
   const int blocks = channels / kChannelBlock;
   GemmArgs args;
   args.x.channels = channels;
@@ -120,7 +124,7 @@ GemmGeometry Builder::Geometry(int rows, int outputs, int taps, int channels, in
   geometry.tiles = outputs / kTileRows;
   geometry.chunks = taps * blocks;
   geometry.by_chunks_per_tap = Divisor(blocks);
-  const GemmCut cut = ChooseCut(args, early_steps_ != 0 && form.x != Planes::kF32, device_);
+  const GemmCut cut = ChooseCut(args, early_steps_ != 0 && planes_ != Planes::kF32, device_);
   geometry.groups = cut.groups;
   geometry.group_blocks = blocks / cut.groups;
   geometry.segments = cut.segments;
@@ -130,19 +134,18 @@ GemmGeometry Builder::Geometry(int rows, int outputs, int taps, int channels, in
 
 bool Builder::UnitHasKernel(const ResidualUnitWeights& unit, int dilation, int channels) const {
   const auto geometry = [&](const ConvWeights& conv, int of_dilation) {
-    return Geometry(rows_, channels, static_cast<int>(conv.weight.shape[2]), channels, of_dilation, late_);
+    return Geometry(rows_, channels, static_cast<int>(conv.weight.shape[2]), channels, of_dilation);
   };
-  return HasWarpgroups(late_) && codec::UnitHasKernel(geometry(unit.conv1, dilation), geometry(unit.conv2, 1));
+  return HasWarpgroups() && codec::UnitHasKernel(geometry(unit.conv1, dilation), geometry(unit.conv2, 1));
 }
 
-GemmStep Builder::Gemm(const Dense& dense, int dilation, const Source& x, Form form, const WarpgroupOrder* order) {
+GemmStep Builder::Gemm(const Dense& dense, int dilation, const Source& x, const WarpgroupOrder* order) {
   GemmStep step;
-  step.x_planes = form.x;
+  step.x_planes = planes_;
   step.args.x = x;
-  step.args.geometry = Geometry(x.rows, dense.rows, dense.taps, dense.channels, dilation, form);
-  const WarpgroupOrder own = {HasWarpgroups(form) ? WarpgroupOutputs(step.args.geometry) : 0};
-  step.args.weights =
-      packer_.Pack(dense, form.x, form.split_weights ? 2 : 1, step.args.geometry, order != nullptr ? *order : own);
+  step.args.geometry = Geometry(x.rows, dense.rows, dense.taps, dense.channels, dilation);
+  const WarpgroupOrder own = {HasWarpgroups() ? WarpgroupOutputs(step.args.geometry) : 0};
+  step.args.weights = packer_.Pack(dense, planes_, step.args.geometry, order != nullptr ? *order : own);
   return step;
 }
 
@@ -200,7 +203,7 @@ Source Builder::Dequantization() {
     packer_.Release();
   }
   const auto taps = static_cast<int>(weights_.pre_conv.weight.shape[2]);
-  return Append(args, {.rows = 1, .channels = padded, .look_back = taps - 1, .planes = early_.x});
+  return Append(args, {.rows = 1, .channels = padded, .look_back = taps - 1, .planes = planes_});
 }
 
 // pre_conv and the input projection after it are one convolution, since nothing lies between them.
@@ -232,10 +235,10 @@ Source Builder::PreTransformer(Source x) {
     packer_.AddBias(product, packer_.LoadFloats(*weights_.pre_conv.bias), bias);
   }
 
-  GemmStep gemm = Gemm(dense, 1, x, early_);
+  GemmStep gemm = Gemm(dense, 1, x);
   gemm.args.epilogue.bias = bias;
   gemm.args.epilogue.y = hidden_;
-  x = Append(gemm, {.rows = 1, .channels = dense.rows, .planes = early_.x});
+  x = Append(gemm, {.rows = 1, .channels = dense.rows, .planes = planes_});
 
   std::vector<float> rotations;
   for (int distance = 0; distance < config.sliding_window; ++distance) {
@@ -259,7 +262,7 @@ Source Builder::Layer(const TransformerLayerWeights& layer, const float* rotatio
   packer_.FillLinear(qkv, layer.q.weight, norm);
   packer_.FillLinear(qkv, layer.k.weight, norm, q_width);
   packer_.FillLinear(qkv, layer.v.weight, norm, q_width + kv_width);
-  GemmStep gemm = Gemm(qkv, 1, x, early_);
+  GemmStep gemm = Gemm(qkv, 1, x);
   NormalizeInput(&gemm);
   if (layer.q.bias.has_value() && layer.k.bias.has_value() && layer.v.bias.has_value()) {
     std::vector<float> bias = FloatsOf(*layer.q.bias);
@@ -280,19 +283,19 @@ Source Builder::Layer(const TransformerLayerWeights& layer, const float* rotatio
   attention.kv_heads = config.num_kv_heads;
   attention.head_dim = config.head_dim;
   attention.window = config.sliding_window;
-  attention.halves = early_.x == Planes::kHalf;
+  attention.halves = planes_ == Planes::kHalf;
   const size_t cache = static_cast<size_t>(config.sliding_window) * static_cast<size_t>(kv_width) *
                        (attention.halves ? sizeof(uint16_t) : sizeof(float));
   attention.keys = Remember(cache);
   attention.values = Remember(cache);
   attention.rotations = reinterpret_cast<const float2*>(rotations);
-  const Source attended = Append(attention, {.rows = 1, .channels = PadChannels(q_width), .planes = early_.x});
+  const Source attended = Append(attention, {.rows = 1, .channels = PadChannels(q_width), .planes = planes_});
 
-  gemm = Gemm(packer_.Linear(layer.o.weight), 1, attended, early_);
+  gemm = Gemm(packer_.Linear(layer.o.weight), 1, attended);
   gemm.args.epilogue.bias = packer_.OptionalVector(layer.o.bias);
   gemm.args.epilogue.scale = packer_.OptionalVector(layer.attention_scale);
   gemm.args.epilogue.residual = gemm.args.epilogue.y = hidden_;
-  const Output hidden = {.rows = 1, .channels = PadChannels(config.hidden_size), .planes = early_.x};
+  const Output hidden = {.rows = 1, .channels = PadChannels(config.hidden_size), .planes = planes_};
   const Source middle = Append(gemm, hidden);
 
   const int half_tile = kTileRows / 2;
@@ -301,12 +304,12 @@ Source Builder::Layer(const TransformerLayerWeights& layer, const float* rotatio
   norm = packer_.LoadFloats(layer.post_norm);
   packer_.FillLinear(gated, layer.gate, norm, 0, half_tile, kTileRows);
   packer_.FillLinear(gated, layer.up, norm, half_tile, half_tile, kTileRows);
-  gemm = Gemm(gated, 1, middle, early_);
+  gemm = Gemm(gated, 1, middle);
   NormalizeInput(&gemm);
   gemm.args.epilogue.activation = Activation::kSwiGlu;
-  const Source product = Append(gemm, {.rows = 1, .channels = inner, .planes = early_.x});
+  const Source product = Append(gemm, {.rows = 1, .channels = inner, .planes = planes_});
 
-  gemm = Gemm(packer_.Linear(layer.down), 1, product, early_);
+  gemm = Gemm(packer_.Linear(layer.down), 1, product);
   gemm.args.epilogue.scale = packer_.OptionalVector(layer.mlp_scale);
   gemm.args.epilogue.residual = gemm.args.epilogue.y = hidden_;
   return Append(gemm, hidden);
@@ -318,7 +321,7 @@ Builder::Output Builder::UpsampleInput(size_t index) const {
     taps = weights_.upsample[index].transposed.weight.shape[2] / config_.upsampling_ratios[index];
   }
   const int channels = PadChannels(config_.latent_dim);
-  return {.rows = rows_, .channels = channels, .look_back = static_cast<int>(taps) - 1, .planes = early_.x};
+  return {.rows = rows_, .channels = channels, .look_back = static_cast<int>(taps) - 1, .planes = planes_};
 }
 
 // The final norm's weights are in it.
@@ -356,7 +359,7 @@ GemmStep Builder::ProjectAndUpsample(const Source& x) {
     packer_.AddBias(product, packer_.Vector(FloatsOf(*weights_.output_projection.bias)), sum);
     bias = sum;
   }
-  GemmStep gemm = Gemm(dense, 1, x, early_);
+  GemmStep gemm = Gemm(dense, 1, x);
   NormalizeInput(&gemm);
   gemm.args.epilogue.bias = bias;
   return gemm;
@@ -370,7 +373,7 @@ Source Builder::UpsampleStage(size_t index, const Source& x) {
   if (index == 0) {
     gemm = ProjectAndUpsample(x);
   } else {
-    gemm = Gemm(packer_.Transposed(stage.transposed.weight, stride), 1, x, early_);
+    gemm = Gemm(packer_.Transposed(stage.transposed.weight, stride), 1, x);
     gemm.args.epilogue.bias = packer_.OptionalVector(stage.transposed.bias, stride);
   }
   gemm.args.epilogue.stride = stride;
@@ -386,15 +389,15 @@ Source Builder::UpsampleStage(size_t index, const Source& x) {
   depthwise.norm_weight = packer_.Vector(FloatsOf(stage.norm_weight));
   depthwise.norm_bias = packer_.Vector(FloatsOf(stage.norm_bias));
   depthwise.eps = kLayerNormEps;
-  const Source normed = Append(depthwise, {.rows = rows_, .channels = channels, .planes = early_.x});
+  const Source normed = Append(depthwise, {.rows = rows_, .channels = channels, .planes = planes_});
 
-  gemm = Gemm(packer_.Linear(stage.expand.weight), 1, normed, early_);
+  gemm = Gemm(packer_.Linear(stage.expand.weight), 1, normed);
   gemm.args.epilogue.bias = packer_.OptionalVector(stage.expand.bias);
   gemm.args.epilogue.activation = Activation::kGelu;
   const int wide = PadChannels(stage.expand.weight.shape[0]);
-  const Source expanded = Append(gemm, {.rows = rows_, .channels = wide, .planes = early_.x});
+  const Source expanded = Append(gemm, {.rows = rows_, .channels = wide, .planes = planes_});
 
-  gemm = Gemm(packer_.Linear(stage.contract.weight), 1, expanded, early_);
+  gemm = Gemm(packer_.Linear(stage.contract.weight), 1, expanded);
   gemm.args.epilogue.bias = packer_.OptionalVector(stage.contract.bias);
   gemm.args.epilogue.scale = packer_.Vector(FloatsOf(stage.gamma));
   gemm.args.epilogue.residual = residual_;
@@ -403,7 +406,7 @@ Source Builder::UpsampleStage(size_t index, const Source& x) {
 
 Source Builder::FirstConvolution(const Source& x) {
   const ConvWeights& conv = weights_.first_conv;
-  GemmStep gemm = Gemm(packer_.Convolution(conv.weight), 1, x, early_);
+  GemmStep gemm = Gemm(packer_.Convolution(conv.weight), 1, x);
   gemm.args.epilogue.bias = packer_.OptionalVector(conv.bias);
   return Append(gemm, BlockInput(0, PadChannels(conv.weight.shape[0])));
 }
@@ -419,7 +422,7 @@ Builder::Output Builder::BlockInput(size_t index, int channels) {
   return {.rows = rows_,
           .channels = channels,
           .look_back = taps - 1,
-          .planes = late_.x,
+          .planes = planes_,
           .snake = packer_.LoadSnake(block.snake)};
 }
 
@@ -429,7 +432,7 @@ Builder::Output Builder::UnitInput(const DecoderBlockWeights& block, size_t unit
   return {.rows = rows_,
           .channels = channels,
           .look_back = (taps - 1) * kDilations[unit],
-          .planes = late_.x,
+          .planes = planes_,
           .snake = packer_.LoadSnake(weights.act1)};
 }
 
@@ -437,7 +440,7 @@ Source Builder::DecoderBlock(size_t index, Source x) {
   const DecoderBlockWeights& block = weights_.blocks[index];
   const int stride = config_.upsample_rates[index];
   const int channels = PadChannels(block.transposed.weight.shape[1]);
-  GemmStep gemm = Gemm(packer_.Transposed(block.transposed.weight, stride), 1, x, late_);
+  GemmStep gemm = Gemm(packer_.Transposed(block.transposed.weight, stride), 1, x);
   gemm.args.epilogue.bias = packer_.OptionalVector(block.transposed.bias, stride);
   gemm.args.epilogue.y = residual_;
   gemm.args.epilogue.stride = stride;
@@ -449,16 +452,16 @@ Source Builder::DecoderBlock(size_t index, Source x) {
     x = Append(gemm, UnitInput(block, i, channels));
     const bool as_unit = UnitHasKernel(unit, kDilations[i], channels);
     const WarpgroupOrder orders[] = {UnitOrder(true), UnitOrder(false)};
-    gemm = Gemm(packer_.Convolution(unit.conv1.weight), kDilations[i], x, late_, as_unit ? &orders[0] : nullptr);
+    gemm = Gemm(packer_.Convolution(unit.conv1.weight), kDilations[i], x, as_unit ? &orders[0] : nullptr);
     if (as_unit) std::swap(gemm.unit.first, gemm.args.weights.warpgroup);
     gemm.args.epilogue.bias = packer_.OptionalVector(unit.conv1.bias);
     const auto taps = static_cast<int>(unit.conv2.weight.shape[2]);
     x = Append(gemm, {.rows = rows_,
                       .channels = channels,
                       .look_back = taps - 1,
-                      .planes = late_.x,
+                      .planes = planes_,
                       .snake = packer_.LoadSnake(unit.act2)});
-    gemm = Gemm(packer_.Convolution(unit.conv2.weight), 1, x, late_, as_unit ? &orders[1] : nullptr);
+    gemm = Gemm(packer_.Convolution(unit.conv2.weight), 1, x, as_unit ? &orders[1] : nullptr);
     if (as_unit) std::swap(std::get<GemmStep>(steps_.back()).unit.second, gemm.args.weights.warpgroup);
     gemm.args.epilogue.bias = packer_.OptionalVector(unit.conv2.bias);
     gemm.args.epilogue.residual = residual_;

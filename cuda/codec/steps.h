@@ -17,7 +17,7 @@
 // The steps that turn a frame's codes into samples: one kernel each, complete except for the arguments of a call.
 namespace qtts::cuda::codec {
 
-// A matrix product and its input's form.
+// A matrix product and how its input is stored.
 struct GemmStep {
   GemmArgs args;
   Planes x_planes = Planes::kF32;
@@ -26,11 +26,8 @@ struct GemmStep {
 
 using Step = std::variant<DequantizeArgs, GemmStep, AttentionArgs, DepthwiseArgs, LastConvArgs>;
 
-// Formats of inputs and weights of some layers' products.
-struct Form {
-  Planes x = Planes::kF32;
-  bool split_weights = false;
-};
+// Returns how the operands of products are stored.
+Planes PlanesOf(CodecPrecision precision);
 
 // Writes down the steps of a frame in `steps`, and puts their weights and the arrays between them into `memory`; both
 // are the caller's and outlive the builder. The other arguments must outlive it, and are not needed afterwards. One
@@ -38,13 +35,12 @@ struct Form {
 // Not thread-safe.
 class Builder {
  public:
-  Builder(const CodecConfig& config, const CodecWeights& weights, const DeviceTraits& device, Form early, Form late,
+  Builder(const CodecConfig& config, const CodecWeights& weights, const DeviceTraits& device, CodecPrecision precision,
           int max_slots, int max_batch, Arena* memory, std::vector<Step>* steps)
       : config_(config),
         weights_(weights),
         device_(device),
-        early_(early),
-        late_(late),
+        planes_(PlanesOf(precision)),
         max_slots_(max_slots),
         max_batch_(max_batch),
         copies_(CodecCopiesFor(max_batch)),
@@ -80,11 +76,11 @@ class Builder {
 
   // Adds weights of a product and returns it without an epilogue, which the caller sets. `order`: instead of that of
   // the product's own kernel of warpgroups.
-  GemmStep Gemm(const Dense& dense, int dilation, const Source& x, Form form, const WarpgroupOrder* order = nullptr);
+  GemmStep Gemm(const Dense& dense, int dilation, const Source& x, const WarpgroupOrder* order = nullptr);
   // `rows` of a frame.
-  GemmGeometry Geometry(int rows, int outputs, int taps, int channels, int dilation, Form form) const;
+  GemmGeometry Geometry(int rows, int outputs, int taps, int channels, int dilation) const;
   // Whether kernels of warpgroups take part in the product that is added next.
-  bool HasWarpgroups(Form form) const;
+  bool HasWarpgroups() const;
   bool UnitHasKernel(const ResidualUnitWeights& unit, int dilation, int channels) const;
   // Divides the product's input by the hidden stream's root mean square.
   void NormalizeInput(GemmStep* gemm) const;
@@ -119,7 +115,7 @@ class Builder {
   const CodecConfig& config_;
   const CodecWeights& weights_;
   const DeviceTraits& device_;
-  const Form early_, late_;
+  const Planes planes_;  // of the operands of all products
   const int max_slots_, max_batch_;
   const CodecCopies copies_;
   WeightPacker packer_;

@@ -126,12 +126,13 @@ void WeightPacker::AddBias(ProductArgs product, const float* bias, float* sum) {
   Multiply(product);
 }
 
-GemmWeights WeightPacker::Pack(const Dense& dense, Planes x_planes, int planes, const GemmGeometry& geometry,
+GemmWeights WeightPacker::Pack(const Dense& dense, Planes stored_as, const GemmGeometry& geometry,
                                const WarpgroupOrder& warpgroups) {
   const size_t elements = static_cast<size_t>(dense.rows) * static_cast<size_t>(dense.width());
   GemmWeights weights;
+  const int planes = stored_as == Planes::kTwoHalves ? 2 : 1;
   weights.planes = planes;
-  if (x_planes == Planes::kF32) {
+  if (stored_as == Planes::kF32) {
     auto* const transposed = Keep<float>(elements);
     weights.data = transposed;
     if (!failed()) Check(PackF32(dense.data, geometry.tiles, geometry.chunks, transposed, nullptr));

@@ -75,9 +75,9 @@ class WeightPacker : public WeightStore {
   // Adds the first one's bias where two linear layers become one, the second being `product`'s a: sum += a * bias.
   void AddBias(ProductArgs product, const float* bias, float* sum);
 
-  // Keeps `dense` in the order of a product with inputs in `x_planes`, and releases the staged memory. `planes`: planes
-  // of F16 weights. `warpgroups`: order of a kernel of warpgroups, for which the weights are kept once more.
-  GemmWeights Pack(const Dense& dense, Planes x_planes, int planes, const GemmGeometry& geometry,
+  // Keeps `dense` in the order of a product whose operands are stored as `stored_as`, and releases the staged memory.
+  // `warpgroups`: order of a kernel of warpgroups, for which the weights are kept once more.
+  GemmWeights Pack(const Dense& dense, Planes stored_as, const GemmGeometry& geometry,
                    const WarpgroupOrder& warpgroups);
 
  private:

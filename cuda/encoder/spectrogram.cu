@@ -43,7 +43,7 @@ __global__ void __launch_bounds__(kThreads) SpectrogramKernel(const __grid_const
   }
   for (int f = thread; f < MelTables::kFrequencies; f += kThreads) {
     const double norm = __dadd_rn(__dmul_rn(v[f].x, v[f].x), __dmul_rn(v[f].y, v[f].y));
-    magnitudes[f] = __dsqrt_rn(__dadd_rn(norm, MelTables::kLeastPower));
+    magnitudes[f] = __dsqrt_rn(__dadd_rn(norm, MelTables::kMinPower));
   }
   __syncthreads();
   for (int b = thread; b < a.bins; b += kThreads) {
@@ -54,7 +54,7 @@ __global__ void __launch_bounds__(kThreads) SpectrogramKernel(const __grid_const
     for (int i = 0; i < count; ++i) {
       sum = __dadd_rn(sum, __dmul_rn(static_cast<double>(__ldg(a.weights + begin + i)), from[i]));
     }
-    a.mels[frame * a.bins + b] = static_cast<float>(log(sum < MelTables::kLeastMel ? MelTables::kLeastMel : sum));
+    a.mels[frame * a.bins + b] = static_cast<float>(log(sum < MelTables::kMinMel ? MelTables::kMinMel : sum));
   }
 }
 

@@ -17,6 +17,7 @@ DeviceNumbers SafeNumbers(int processors) {
   numbers.products.clusters_at_once = std::max(1, processors / kBlocksOfCluster);
   numbers.attention.blocks_at_once = processors;
   numbers.sampling.rows_of_many_threads = processors;
+  numbers.codec.table = CodecTable::kNone;
   numbers.persistent = {.narrow_talker = {2, 0}, .wide_talker = {2, 0}, .predictor = {2, 0}};
   return numbers;
 }

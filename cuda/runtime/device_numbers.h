@@ -9,8 +9,7 @@
 // bits must not: they stand where they are used, the same for every card (codec/gemm_cut.h).
 //
 // A table is made again on its card: kernels-bench prints the products' times, the lines through them and the table's;
-// codec-bench --tiles the times of the codec's kernels beside the costs below. A pace is found by trying, with
-// qtts-bench.
+// codec-bench --table the rows of codec/tile_table.cc. A pace is found by trying, with qtts-bench.
 namespace qtts::cuda {
 
 // Which kernels multiply kManyRows rows and more. kWarp and kWarpgroup give the same bits. kLibrary gives others, so it
@@ -66,20 +65,11 @@ struct PersistentNumbers {
   PaceNumbers narrow_talker, wide_talker, predictor;
 };
 
-// Times of the codec's products in us (EstimateTime() in codec/gemm_choice.cc).
+// Measured kernels of the codec's products (codec/tile_table.h). kNone: they are chosen by a rule (ChooseTile()).
+enum class CodecTable { kNone, kH200 };
+
 struct CodecNumbers {
-  // A block of a cluster: a chunk's products for one pair of planes; what it takes besides.
-  double cluster_chunk = 0, cluster_block = 0;
-  // A wide block: a chunk's products of 128 columns, and the latency of a chunk; finishing a column, and what it takes
-  // longer with residuals; what it takes besides.
-  double wide_products = 0, wide_latency = 0, wide_column = 0, wide_residual = 0, wide_block = 0;
-  // A tile of 128 columns and 192 outputs by warpgroups: a chunk's products for one pair of planes; finishing it, and
-  // what it takes longer with residuals; what a kernel takes besides. A plane of a chunk's columns, where they come for
-  // this chunk alone.
-  double warpgroup_chunk = 0, warpgroup_tile = 0, warpgroup_residual = 0, warpgroup_kernel = 0, warpgroup_stream = 0;
-  // A narrow block: a chunk's products of 8 columns and one tile, the latency of a chunk, bytes loaded in a us; what
-  // it takes besides, and where another block had its place before.
-  double narrow_products = 0, narrow_latency = 0, narrow_bytes = 0, narrow_block = 0, narrow_turn = 0;
+  CodecTable table = CodecTable::kNone;
   // More than few_streams and at most some_streams streams use processors_of_some SMs; 0: all. The others are left to
   // the next frame's codes, whose small kernels would wait until the codec's tiles end.
   int few_streams = 0, some_streams = 0, processors_of_some = 0;
@@ -115,26 +105,7 @@ inline constexpr DeviceNumbers kH200Numbers = {
     // The wide talker is limited by bytes, and reading ahead is in its way: see
     // tests/bench/journal/gpu-few-voices.md.
     .persistent = {.narrow_talker = {1, 4}, .wide_talker = {2, 0}, .predictor = {1, 4}},
-    .codec = {.cluster_chunk = 0.09,
-              .cluster_block = 1.5,
-              .wide_products = 0.27,
-              .wide_latency = 0.3,
-              .wide_column = 0.03,
-              .wide_residual = 0.04,
-              .wide_block = 1.5,
-              .warpgroup_chunk = 0.26,
-              .warpgroup_tile = 10,
-              .warpgroup_residual = 4,
-              .warpgroup_kernel = 5,
-              .warpgroup_stream = 0.15,  // an estimate
-              .narrow_products = 0.003,
-              .narrow_latency = 0.1,
-              .narrow_bytes = 50e3,
-              .narrow_block = 1.0,
-              .narrow_turn = 7,
-              .few_streams = 8,
-              .some_streams = 64,
-              .processors_of_some = 99},
+    .codec = {.table = CodecTable::kH200, .few_streams = 8, .some_streams = 64, .processors_of_some = 99},
 };
 
 // The table for the card with this name (cudaDeviceProp::name) and number of SMs. An unknown card gets the H200's,

@@ -11,7 +11,7 @@
 
 namespace qtts {
 
-// What becomes of the utterance that waits first.
+// The decision on the utterance that waits first.
 enum class Verdict {
   kBegin,
   kNoSlot,   // all slots are taken

@@ -23,13 +23,13 @@ class Parking {
   // Both must outlive it, apart from Clear().
   Parking(PagedContexts* contexts, StreamLists* lists);
 
-  // Not ok once a call below found that the device is lost.
+  // Returns a status that is not ok once a call below found that the device is lost.
   const Status& lost() const { return lost_; }
-  // True if streams are parked or wait for a page.
+  // Returns true if streams are parked or wait for a page.
   bool streams_wait() const { return !parked_.empty() || !starved_.empty(); }
   StreamClock::time_point LookAgain(StreamClock::time_point now) const { return now + policy_.look_again; }
 
-  // True if the pages are expected to hold the context of a stream that waits, beside all others.
+  // Returns true if the pages are expected to hold the context of a stream that waits, beside all others.
   bool HoldsOneMore(const Running& waiting);
   // Updates the forecast: a slot was opened, or closed; a step of `frames` frames is over.
   void AddOpened(const Running& stream) { forecast_.Add(ForecastOf(stream)); }
@@ -47,7 +47,7 @@ class Parking {
   RunningPtr ReturnStreams(size_t starved, bool* returned);
   // If all streams with pages need more, returns the one that came last, which must end so that others go on.
   RunningPtr LastIfAllStarve() const;
-  // The error of a stream that ends for want of pages.
+  // Returns the error of a stream that ends for want of pages.
   Status Shortage() const;
   // Takes a stream that has ended, or the part that it spoke, out of the lists.
   void Forget(const RunningPtr& stream);

@@ -25,7 +25,7 @@ class PromptQueue {
         shared_(backend->shared_prompts()),
         max_rows_(shared_ != nullptr ? shared_->prompt_rows_together() : 0) {}
 
-  // What a pass has come to.
+  // The results of a pass.
   struct Pass {
     double work = 0;                                    // in frames' work
     std::vector<RunningPtr> done;                       // their whole prompts were run
@@ -53,7 +53,7 @@ class PromptQueue {
   PromptOrder order_;
   std::deque<RunningPtr> prompts_;  // the first one gets the next piece
   int held_ = 0;                    // consecutive turns for which prompts were held back
-  // Of this turn:
+  // This turn:
   bool hold_ = false;
   size_t left_ = 0;  // prompts that have not been looked at
   double work_ = 0;  // in frames' work

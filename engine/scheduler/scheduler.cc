@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
-#include <iterator>
 #include <string>
 #include <tuple>
 #include <utility>
@@ -19,6 +18,7 @@ Scheduler::Scheduler(std::unique_ptr<Backend> backend)
     : backend_(std::move(backend)),
       free_slots_(backend_->max_slots()),
       inbox_(backend_->beside_host()),
+      planner_(&lists_),
       prompts_(backend_.get()) {
   DeviceView& device = lists_.device;
   device.slots = device.free_slots = backend_->max_slots();
@@ -96,11 +96,11 @@ void Scheduler::RunUntilStopped() {
   }
 }
 
-// The time at which something is to be looked at even if no stream changes.
+// Returns the time at which something is to be looked at even if no stream changes.
 std::optional<StreamClock::time_point> Scheduler::WakeTime() const {
   std::optional<StreamClock::time_point> until = waiting_.next_deadline();
   const auto consider = [&until](StreamClock::time_point time) { until = until ? std::min(*until, time) : time; };
-  if (gather_until_) consider(*gather_until_);
+  if (const auto& gather_until = planner_.gather_until()) consider(*gather_until);
   const auto now = StreamClock::now();
   if (!waiting_.empty() && meter_.slow_until() > now) consider(meter_.slow_until());
   if (parking_ && parking_->streams_wait()) consider(parking_->LookAgain(now));
@@ -296,10 +296,7 @@ void Scheduler::EndForWantOfPages(const RunningPtr& running) {
 }
 
 bool Scheduler::SubmitStep() {
-  gather_until_.reset();
-  std::erase_if(lists_.ready, [](const RunningPtr& running) { return running->removed; });
-  if (lists_.ready.empty() || !ChooseCandidates()) return false;
-  if (lists_.device.real_time > 0) YieldToRealTime();
+  if (!planner_.Choose(prompts_run_)) return false;
   if (parking_) TakePages();
   Submission submission = MakeSubmission();
   if (steps_to_submit_.empty() || device_lost_) {
@@ -308,6 +305,7 @@ bool Scheduler::SubmitStep() {
     return false;
   }
   submission.step.prompts = std::exchange(prompts_run_, 0);
+  planner_.NoteReadAhead(steps_to_submit_.size());
   if (Status status = backend_->Submit(steps_to_submit_); !status.ok()) {
     FailAll(status);
     return false;
@@ -317,75 +315,9 @@ bool Scheduler::SubmitStep() {
   return true;
 }
 
-// Moves the streams of the next step out of the ready ones. Returns false if they wait for others.
-bool Scheduler::ChooseCandidates() {
-  std::vector<RunningPtr>& ready = lists_.ready;
-  const DeviceView& device = lists_.device;
-  auto end = ready.end();
-  step_of_all_ = true;
-  if (device.many) {
-    end = std::partition(ready.begin(), ready.end(),
-                         [&](const RunningPtr& r) { return lists_.step.HasOwnStep(device, r->View()); });
-    step_of_all_ = end == ready.begin();
-    if (!step_of_all_) {
-      // Those whose readers can't wait for another step come along, however many newcomers there are.
-      end = std::partition(end, ready.end(), [&, now = StreamClock::now()](const RunningPtr& r) {
-        return lists_.step.ComesAlong(device, r->View(), ready.size(), now);
-      });
-    } else {
-      if (!IsStepDue()) return false;
-      gathering_since_.reset();
-      end = ready.end();
-    }
-  }
-  candidates_.assign(std::move_iterator(ready.begin()), std::move_iterator(end));
-  ready.erase(ready.begin(), end);
-  for (const RunningPtr& running : candidates_) running->ready = false;
-  return true;
-}
-
-// True if the ready streams should be a step now, rather than wait for others until gather_until_, which is set.
-bool Scheduler::IsStepDue() {
-  if (lists_.step.IsEnough(lists_.device, lists_.ready.size())) return true;
-  const auto now = StreamClock::now();
-  if (!gathering_since_) gathering_since_ = now;
-  views_.clear();
-  for (const RunningPtr& running : lists_.ready) views_.push_back(running->View());
-  const auto until = lists_.step.GatherUntil(lists_.device, views_, *gathering_since_, now);
-  if (until > now) gather_until_ = until;
-  return until <= now;
-}
-
-// Leaves streams that are not real-time out of the next step where it would take too long with them. They stay listed,
-// ahead of those that took part, so that each has its turn.
-void Scheduler::YieldToRealTime() {
-  // A step must not be left without streams for the sake of one that can't go on.
-  std::erase_if(candidates_, [this](const RunningPtr& running) { return !lists_.CanGoOn(*running); });
-  const auto others = std::stable_partition(candidates_.begin(), candidates_.end(),
-                                            [](const RunningPtr& running) { return running->real_time(); });
-  if (others == candidates_.end()) return;
-  const auto now = StreamClock::now();
-  views_.clear();
-  for (const RunningPtr& r : lists_.running) {
-    if (r->real_time() && r->open && !r->parked && !r->starved && (!r->plays() || !r->stream->ended())) {
-      views_.push_back(r->View());
-    }
-  }
-  std::vector<int64_t> positions;
-  for (const RunningPtr& running : candidates_) positions.push_back(running->positions());
-  const auto rows = static_cast<std::ptrdiff_t>(
-      yield_.Rows(lists_.device.cost, positions, static_cast<size_t>(others - candidates_.begin()), prompts_run_,
-                  yield_.TimeForOthers(views_, now), now - others_taken_));
-  const auto left = candidates_.begin() + rows;
-  if (left != others) others_taken_ = now;
-  for (auto running = left; running != candidates_.end(); ++running) (*running)->ready = true;
-  lists_.ready.insert(lists_.ready.begin(), std::make_move_iterator(left), std::make_move_iterator(candidates_.end()));
-  candidates_.erase(left, candidates_.end());
-}
-
 // Takes pages for all candidates before the step is made, since a stream may be parked for one that comes later.
 void Scheduler::TakePages() {
-  for (const RunningPtr& running : candidates_) {
+  for (const RunningPtr& running : planner_.candidates()) {
     if (lists_.CanGoOn(*running) && !parking_->TakePages(running) && !parking_->lost().ok()) {
       return FailAll(parking_->lost());
     }
@@ -400,15 +332,12 @@ Scheduler::Submission Scheduler::MakeSubmission() {
     submission.streams = std::move(spare_lists_.back());
     spare_lists_.pop_back();
   }
-  DeviceView& device = lists_.device;
   const auto now = StreamClock::now();
   submission.step.start = now;
-  size_t read_ahead = 0;
-  for (RunningPtr& running : candidates_) {
+  for (RunningPtr& running : planner_.candidates()) {
     FrameStep step{running->slot, kNoText, {}};
     if (!lists_.CanGoOn(*running) || !running->NextText(&step.text_id)) continue;
-    const bool in_time = running->real_time() || device.real_time == 0;
-    if (device.many && in_time && lists_.step.IsReadAhead(running->View(), now)) ++read_ahead;
+    planner_.Count(*running, now);
     step.window = running->NextWindow();
     submission.step.positions += running->positions();
     ++running->submitted;
@@ -416,11 +345,8 @@ Scheduler::Submission Scheduler::MakeSubmission() {
     const int part = running->part;
     submission.streams.push_back({std::move(running), part});
   }
-  candidates_.clear();
+  planner_.candidates().clear();
   submission.step.rows = static_cast<int64_t>(steps_to_submit_.size());
-  if (step_of_all_ && !steps_to_submit_.empty()) {
-    device.read_ahead = lists_.step.AreReadAhead(read_ahead, steps_to_submit_.size());
-  }
   return submission;
 }
 

@@ -19,10 +19,10 @@
 #include "scheduler/prompt_queue.h"
 #include "scheduler/running.h"
 #include "scheduler/step_meter.h"
+#include "scheduler/step_planner.h"
 #include "scheduler/stream_lists.h"
 #include "scheduler/stream_state.h"
 #include "scheduler/waiting_room.h"
-#include "scheduler/yield_policy.h"
 
 namespace qtts {
 
@@ -94,9 +94,6 @@ class Scheduler {
   void EndForWantOfPages(const RunningPtr& running);
   // Steps.
   bool SubmitStep();
-  bool ChooseCandidates();
-  bool IsStepDue();
-  void YieldToRealTime();
   void TakePages();
   Submission MakeSubmission();
   void CollectStep();
@@ -111,19 +108,12 @@ class Scheduler {
   // Used by the scheduler thread only, but for numbers of occupancy().
   StreamLists lists_;
   Admission admission_;
-  YieldPolicy yield_;
+  StepPlanner planner_;
   WaitingRoom waiting_;
   PromptQueue prompts_;
   std::unique_ptr<Parking> parking_;  // null: the backend has no pages
   StepMeter meter_;
   double prompts_run_ = 0;  // since the last step was submitted, in frames' work
-
-  std::optional<StreamClock::time_point> gather_until_;     // latest time to submit the streams gathered so far
-  std::optional<StreamClock::time_point> gathering_since_;  // time at which the first of them was gathered
-  StreamClock::time_point others_taken_;                    // time of the last step of streams that are not real-time
-  bool step_of_all_ = true;                                 // the next step is no newcomers' own
-  std::vector<RunningPtr> candidates_;                      // of the next step
-  std::vector<StreamView> views_;                           // memory for the policies
   std::vector<FrameStep> steps_to_submit_;
   std::deque<Submission> outstanding_;
   std::vector<std::vector<Submitted>> spare_lists_;  // memory of past submissions

@@ -20,7 +20,7 @@ class StepMeter {
   struct Step {
     StreamClock::time_point start;  // when it was submitted
     int64_t rows = 0;               // streams
-    int64_t positions = 0;          // that they attend to
+    int64_t positions = 0;          // those that the streams attend to
     double prompts = 0;             // work on prompts since the step before, in frames' work
   };
 

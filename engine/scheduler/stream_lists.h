@@ -23,10 +23,10 @@ struct StreamLists {
   // Takes a stream out of `running`.
   void Remove(const RunningPtr& stream);
 
-  // True if the stream's next frame can be made now. Otherwise something else lists the stream again: its text, a read,
-  // or the delivery of a frame in flight.
+  // Returns true if the stream's next frame can be made now. Otherwise something else lists the stream again: its text,
+  // a read, or the delivery of a frame in flight.
   bool CanGoOn(const Running& stream) const;
-  // The same for a stream that has its pages.
+  // Does the same for a stream that has its pages.
   bool CanGoOnWithPages(const Running& stream) const;
   void ListIfReady(const RunningPtr& stream);
 };

@@ -26,14 +26,14 @@ class WaitingRoom {
   void Remove(const Running& stream) { streams_.erase(stream.arrival); }
   void Clear();
 
-  // Earliest time at which a stream is to be refused.
+  // Returns the earliest time at which a stream is to be refused.
   const std::optional<StreamClock::time_point>& next_deadline() const { return next_deadline_; }
-  // True if one is to be refused now.
+  // Returns true if one is to be refused now.
   bool HasExpired(StreamClock::time_point now);
   // Returns the streams that are to be refused. They stay until Remove().
   std::vector<RunningPtr> Expired(StreamClock::time_point now);
 
-  // Number of streams at the last Publish().
+  // Returns the number of streams at the last Publish().
   int count() const { return count_; }
   void Publish() { count_ = static_cast<int>(streams_.size()); }
 

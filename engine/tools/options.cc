@@ -100,8 +100,9 @@ const Command* FindCommand(std::string_view name) {
 struct Text {
   std::string ToolOptions::*to;
 };
-using Target = std::variant<bool ToolOptions::*, std::string ToolOptions::*, Text,
-                            std::optional<int64_t> ToolOptions::*, const SamplingNumber*>;
+using Target =
+    std::variant<bool ToolOptions::*, std::string ToolOptions::*, Text, std::optional<int64_t> ToolOptions::*,
+                 std::optional<double> ToolOptions::*, const SamplingNumber*>;
 
 struct Option {
   const char* name;
@@ -154,6 +155,7 @@ std::vector<Option> MakeOptions() {
        "Characters after which a longer text is split at the end of a sentence, clause or word; 0 = never; default: as "
        "the model needs it",
        "N"},
+      {"rate", 0, kSpeak, &O::rate, "Rate of the speech with its pitch as it is, 0.25 to 4 (default 1)", "N"},
       {"audio", 0, kMakeVoice, &O::audio, "WAV file with the voice to clone", "FILE"},
       {"reference-text", 0, kMakeVoice, Text{&O::reference_text},
        "Transcript of --audio; without it only the timbre is cloned", "TEXT"},
@@ -260,6 +262,8 @@ Status Store(const Option& option, std::string_view value, ToolOptions* to) {
     }
   } else if (const auto* whole = std::get_if<std::optional<int64_t> ToolOptions::*>(&option.target)) {
     return ParseNumber(option, value, &(to->*(*whole)));
+  } else if (const auto* real = std::get_if<std::optional<double> ToolOptions::*>(&option.target)) {
+    return ParseNumber(option, value, &(to->*(*real)));
   } else if (const auto* number = std::get_if<const SamplingNumber*>(&option.target)) {
     std::optional<double>& stored = to->sampling[static_cast<size_t>(*number - kSamplingNumbers)];
     if (!(*number)->whole()) return ParseNumber(option, value, &stored);

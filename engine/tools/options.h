@@ -48,6 +48,7 @@ struct ToolOptions {
   std::array<std::optional<double>, kSamplingNumberCount> sampling;  // by index in kSamplingNumbers
   std::optional<int64_t> max_frames;
   std::optional<int64_t> part_length;
+  std::optional<double> rate;
   std::optional<int64_t> threads;
   std::optional<int64_t> voices;
   std::string voice;

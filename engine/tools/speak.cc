@@ -14,6 +14,7 @@
 #include <iostream>
 #include <iterator>
 #include <memory>
+#include <optional>
 #include <string>
 #include <system_error>
 #include <thread>
@@ -25,6 +26,7 @@
 #include "qtts/engine.h"
 #include "qtts/mutex.h"
 #include "qtts/resources.h"
+#include "qtts/tempo.h"
 #include "qtts/text_check.h"
 #include "qtts/utf8.h"
 #include "sound_file.h"
@@ -178,8 +180,9 @@ class EndSignals {
 // Has the engine speak step by step, and writes the sound.
 class SpeechWriter {
  public:
-  SpeechWriter(Engine* engine, SoundFile* file, EndSignals* signals)
-      : engine_(engine), file_(file), signals_(signals) {}
+  // `rate`: of all speech.
+  SpeechWriter(Engine* engine, SoundFile* file, EndSignals* signals, double rate)
+      : engine_(engine), file_(file), signals_(signals), rate_(rate) {}
 
   Status Write(const SpeechStep& step);
 
@@ -196,6 +199,7 @@ class SpeechWriter {
   Status Begin();
   Status WriteSilence(std::chrono::nanoseconds duration);
   Status WriteUtterance(const SpeechStep& step);
+  Status WriteSound(const SpeechStep& step, std::vector<float> pcm);
   void AddMark(const MarkupMark& mark, double seconds, bool estimated) {
     marks_.push_back(
         {{"name", mark.name}, {"position", mark.position}, {"seconds", seconds}, {"estimated", estimated}});
@@ -206,6 +210,7 @@ class SpeechWriter {
   Engine* engine_;
   SoundFile* file_;
   EndSignals* signals_;
+  const double rate_;
   bool begun_ = false;
   std::vector<std::string> told_;  // warnings of the last utterance
   uint64_t frames_ = 0;
@@ -257,26 +262,48 @@ Status SpeechWriter::WriteUtterance(const SpeechStep& step) {
   QTTS_RETURN_IF_ERROR(Begin());
   const uint64_t begin = samples_;
   WordsOfSpeech speech{step.request.text, {}, {}, 0};
+  std::optional<Tempo> tempo;
+  const double rate = std::clamp(step.rate * rate_, Tempo::kMinRate, Tempo::kMaxRate);
+  if (rate != 1) tempo.emplace(engine_->info().sample_rate).SetRate(rate);
   Frame frame;
   while (stream->Read(&frame) == ReadState::kFrame) {
-    if (step.gain != 1) {
-      for (float& sample : frame.pcm) sample = std::clamp(sample * static_cast<float>(step.gain), -1.0F, 1.0F);
+    if (tempo) {
+      tempo->Put(frame.pcm);
+      frame.pcm.clear();
+      tempo->Take(&frame.pcm);
     }
-    QTTS_RETURN_IF_ERROR(file_->Write(frame.pcm));
+    QTTS_RETURN_IF_ERROR(WriteSound(step, std::move(frame.pcm)));
     ++frames_;
-    samples_ += frame.pcm.size();
     speech.words.insert(speech.words.end(), frame.words.begin(), frame.words.end());
+  }
+  if (tempo) {
+    std::vector<float> rest;
+    tempo->Finish();
+    tempo->Take(&rest);
+    QTTS_RETURN_IF_ERROR(WriteSound(step, std::move(rest)));
   }
   signals_->OnSignal({});
   QTTS_RETURN_IF_ERROR(stream->status());
   if (reason_ == EndReason::kComplete) reason_ = stream->end_reason();
   const std::vector<SpokenWord> last_words = stream->last_words();
   speech.words.insert(speech.words.end(), last_words.begin(), last_words.end());
+  for (SpokenWord& word : speech.words) {
+    word.start = std::chrono::duration_cast<std::chrono::nanoseconds>(word.start / rate);
+    word.duration = std::chrono::duration_cast<std::chrono::nanoseconds>(word.duration / rate);
+  }
   speech.report = stream->report();
   speech.seconds = Seconds(samples_ - begin);
   for (const MarkupMark& mark : step.marks) AddMarkOf(speech, mark, Seconds(begin));
   AppendWords(speech, Seconds(begin), &words_);
   return Status::Ok();
+}
+
+Status SpeechWriter::WriteSound(const SpeechStep& step, std::vector<float> pcm) {
+  if (step.gain != 1) {
+    for (float& sample : pcm) sample = std::clamp(sample * static_cast<float>(step.gain), -1.0F, 1.0F);
+  }
+  samples_ += pcm.size();
+  return file_->Write(pcm);
 }
 
 Status SpeechWriter::Write(const SpeechStep& step) {
@@ -325,6 +352,10 @@ Result<int> Speak(const ToolOptions& options) {
     return Status::InvalidArgument("speak: --json and --output - both write to standard output; leave one out");
   }
   if (!options.words.empty()) QTTS_RETURN_IF_ERROR(CheckWordsFile(options.words));
+  const double rate = options.rate.value_or(1);
+  if (!(rate >= Tempo::kMinRate && rate <= Tempo::kMaxRate)) {
+    return Status::InvalidArgument("speak: --rate may be 0.25 to 4");
+  }
   QTTS_ASSIGN_OR_RETURN(const SoundFile::Format format, FormatOf(options));
   QTTS_ASSIGN_OR_RETURN(const Task task, TaskOf(options));
   QTTS_ASSIGN_OR_RETURN(const EngineOptions engine_options, MakeEngineOptions(options, task.folder));
@@ -351,7 +382,7 @@ Result<int> Speak(const ToolOptions& options) {
   const std::string language_warning = LanguageWarning(task.text, (*engine)->info().languages, options.language);
   if (!language_warning.empty()) Warn(language_warning);
   const auto start = Clock::now();
-  SpeechWriter writer(engine->get(), file.get(), &signals);
+  SpeechWriter writer(engine->get(), file.get(), &signals, rate);
   for (const SpeechStep& step : steps) {
     if (!signals.stopped()) QTTS_RETURN_IF_ERROR(writer.Write(step));
   }

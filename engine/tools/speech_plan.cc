@@ -60,6 +60,7 @@ SpeechStep MakeStep(MarkupPart part, const Request& request, TextPreparerOptions
   if (part.kind != MarkupPart::Kind::kText) return step;
   step.request = request;
   step.gain = part.settings.gain;
+  step.rate = part.settings.rate;
   if (!part.after_break) step.silence = PauseAfter(part.before);
   Switch(part.settings, model, &step.request, warnings);
   if (!part.settings.language.empty()) preparer.language = part.settings.language;

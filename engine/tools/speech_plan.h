@@ -19,6 +19,7 @@ struct SpeechStep {
   MarkupPart::Kind kind = MarkupPart::Kind::kText;
   Request request;                      // of an utterance
   double gain = 1;                      // of its samples
+  double rate = 1;                      // of its speech
   std::chrono::nanoseconds silence{0};  // a break, or the pause before an utterance
   std::vector<MarkupMark> marks;        // the mark, or those of an utterance: MarkupMark::text is of request.text
 };

@@ -77,7 +77,7 @@ Result<DesignTake> SpeakTake(Engine* engine, const Request& request) {
   CloneOptions check;
   check.reference_text = request.text;
   for (const ReferenceFinding& finding : CheckReference(recording, take.pcm, check)) {
-    WarnUser(which + ": " + finding.message);
+    WarnUser(which + " may make a bad voice: " + finding.problem + "; another --seed may do better");
   }
   return take;
 }

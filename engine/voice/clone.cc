@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <cmath>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "backend/checks.h"
@@ -31,8 +30,8 @@ Result<ClonedVoice> CloneVoice(VoiceEncoder* encoder, const std::string& model, 
     if (done.empty()) Log(LogLevel::kInfo, "prepared the reference recording: nothing had to be changed");
   }
   ClonedVoice voice;
-  for (ReferenceFinding& finding : CheckReference(recording, pcm, options)) {
-    voice.warnings.push_back(std::move(finding.message));
+  for (const ReferenceFinding& finding : CheckReference(recording, pcm, options)) {
+    voice.warnings.push_back(finding.message());
   }
   voice.model = model;
   QTTS_ASSIGN_OR_RETURN(voice.x_vector, encoder->SpeakerVector(pcm));

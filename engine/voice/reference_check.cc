@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdarg>
 #include <cstdio>
 #include <optional>
 #include <utility>
@@ -29,12 +28,11 @@ constexpr size_t kMinClippedRuns = 5;
 constexpr float kMinClippedPeak = 0.1F;
 constexpr float kSampleStep = 1.0F / 32768;
 
-__attribute__((format(printf, 1, 2))) std::string Format(const char* format, ...) {
+// Returns a text with numbers, as printf() writes them.
+template <typename... Numbers>
+std::string Format(const char* format, Numbers... numbers) {
   char text[512];
-  va_list arguments;
-  va_start(arguments, format);
-  std::vsnprintf(text, sizeof text, format, arguments);
-  va_end(arguments);
+  std::snprintf(text, sizeof text, format, numbers...);
   return text;
 }
 
@@ -94,42 +92,42 @@ double LettersOf(char32_t code) {
 // The faults of a recording that is an example for the model.
 void CheckExample(const ReferenceShape& shape, double seconds, const CloneOptions& options,
                   std::vector<ReferenceFinding>* findings) {
-  const auto add = [findings](ReferenceFault fault, std::string message) {
-    findings->push_back({fault, std::move(message)});
-  };
+  const std::string& text = options.reference_text;
   if (const double silence = SecondsOf(shape.begin); silence > kMaxSilence) {
-    add(ReferenceFault::kSilenceInFront,
-        Format(
-            "the reference recording begins with %.2f s of silence, which the voice copies: cut it to 0.1 s, or have "
-            "the recording prepared",
-            silence));
+    findings->push_back(
+        {ReferenceFault::kSilenceInFront,
+         Format("the reference recording begins with %.2f s of silence, which the voice copies", silence),
+         "cut it to 0.1 s, or have the recording prepared"});
   }
   if (!options.pad_reference && shape.tail > shape.tail_limit) {
-    add(ReferenceFault::kLoudTail,
-        Format(
-            "the reference recording ends within a sound, at %.0f dB of its speech; %.0f dB or less is quiet. Speech "
-            "may begin with that sound: cut it in a pause, pad it, or have it prepared",
-            shape.tail - shape.speech, shape.tail_limit - shape.speech));
+    findings->push_back(
+        {ReferenceFault::kLoudTail,
+         Format("the reference recording ends within a sound, at %.0f dB of its speech where %.0f dB or "
+                "less is quiet, and speech may begin with that sound",
+                shape.tail - shape.speech, shape.tail_limit - shape.speech),
+         "cut it in a pause, pad it, or have it prepared"});
   }
   if (seconds > kMaxGoodSeconds) {
-    add(ReferenceFault::kLong,
-        Format(
-            "the reference recording is %.1f s long, and with its transcript more than %.0f s costs time and makes the "
-            "voice no better: cut out 3 to 15 s, and the transcript with it",
-            seconds, kMaxGoodSeconds));
+    findings->push_back(
+        {ReferenceFault::kLong,
+         Format("the reference recording is %.1f s long, and with its transcript more than %.0f s costs "
+                "time and makes the voice no better",
+                seconds, kMaxGoodSeconds),
+         "cut out 3 to 15 s, and the transcript with it"});
   }
-  const double rate = CountSpokenLetters(options.reference_text) / std::max(shape.spoken, 0.1);
+  const double rate = CountSpokenLetters(text) / std::max(shape.spoken, 0.1);
   if (rate > kMaxLetterRate) {
-    add(ReferenceFault::kTextTooLong,
-        Format("the transcript does not fit the reference recording: it has %.1f letters a second of speech, more than "
-               "anyone says (%.0f). Leave out the words that are not in the recording",
-               rate, kMaxLetterRate));
+    findings->push_back({ReferenceFault::kTextTooLong,
+                         Format("the transcript does not fit the reference recording, with %.1f letters a second of "
+                                "speech, more than anyone says (%.0f)",
+                                rate, kMaxLetterRate),
+                         "leave out the words that are not in the recording"});
   } else if (rate < kMinLetterRate) {
-    add(ReferenceFault::kTextTooShort,
-        Format(
-            "the transcript does not fit the reference recording: it has %.1f letters a second of speech, fewer than "
-            "slow speech (%.0f). Write down all words of the recording, numbers in words",
-            rate, kMinLetterRate));
+    findings->push_back({ReferenceFault::kTextTooShort,
+                         Format("the transcript does not fit the reference recording, with %.1f letters a second of "
+                                "speech, fewer than slow speech (%.0f)",
+                                rate, kMinLetterRate),
+                         "write down all words of the recording, numbers in words"});
   }
 }
 
@@ -151,22 +149,21 @@ std::vector<ReferenceFinding> CheckReference(const Recording& recording, std::sp
   const ReferenceShape shape = MeasureShape(pcm);
   if (!options.reference_text.empty()) CheckExample(shape, SecondsOf(pcm.size()), options, &findings);
   if (const auto loudness = MeasureLoudness(pcm, kReferenceRate); loudness.value_or(0) < kMinLoudness) {
-    findings.push_back({ReferenceFault::kQuiet, Format("the reference recording is quiet, %.1f LUFS: record it louder, "
-                                                       "at %.0f LUFS or more, or have it prepared",
-                                                       *loudness, kMinLoudness)});
+    findings.push_back({ReferenceFault::kQuiet, Format("the reference recording is quiet, %.1f LUFS", *loudness),
+                        Format("record it louder, at %.0f LUFS or more, or have it prepared", kMinLoudness)});
   }
   if (const size_t clipped = CountClipped(recording); clipped > 0) {
     const double share = static_cast<double>(clipped) / static_cast<double>(recording.samples.size());
-    findings.push_back({ReferenceFault::kClipped, Format("the reference recording is clipped in %zu samples (%.2g %%), "
-                                                         "which the voice copies: record it at a lower level",
-                                                         clipped, 100 * share)});
+    findings.push_back({ReferenceFault::kClipped,
+                        Format("the reference recording is clipped in %zu samples (%.2g %%), which the voice copies",
+                               clipped, 100 * share),
+                        "record it at a lower level"});
   }
   if (shape.snr() < kMinSnr) {
     findings.push_back(
-        {ReferenceFault::kNoisy, Format("the reference recording is noisy: its pauses are only %.0f dB "
-                                        "below its speech. Record it in a quiet place without music; %.0f "
-                                        "dB or more are good",
-                                        shape.snr(), kMinSnr)});
+        {ReferenceFault::kNoisy,
+         Format("the reference recording is noisy, with pauses only %.0f dB below its speech", shape.snr()),
+         Format("record it in a quiet place without music; %.0f dB or more are good", kMinSnr)});
   }
   return findings;
 }

@@ -27,7 +27,10 @@ enum class ReferenceFault {
 
 struct ReferenceFinding {
   ReferenceFault fault{};
-  std::string message;  // with the value measured and the remedy; without a full stop
+  std::string problem;  // with the value measured
+  std::string remedy;
+
+  std::string message() const { return problem + ": " + remedy; }
 };
 
 // Checks whether a recording makes a good voice. `pcm` is what the encoders get of `recording`: mono at kReferenceRate,

@@ -15,16 +15,16 @@
 namespace qtts {
 namespace {
 
-constexpr size_t Samples(double seconds) { return static_cast<size_t>(seconds * kReferenceRate + 0.5); }
+constexpr size_t Samples(size_t milliseconds) { return milliseconds * kReferenceRate / 1000; }
 
-constexpr size_t kFront = Samples(0.1);
-constexpr size_t kBack = Samples(0.2);
-constexpr size_t kMaxBack = Samples(0.3);
-constexpr size_t kFade = Samples(0.02);
-constexpr size_t kAppended = Samples(0.25);
-constexpr size_t kMinLength = Samples(1);
+constexpr size_t kFront = Samples(100);
+constexpr size_t kBack = Samples(200);
+constexpr size_t kMaxBack = Samples(300);
+constexpr size_t kFade = Samples(20);
+constexpr size_t kAppended = Samples(250);
+constexpr size_t kMinLength = Samples(1000);
 // A recording is not made shorter than this for the sake of its end.
-constexpr size_t kMinGood = Samples(3);
+constexpr size_t kMinGood = Samples(3000);
 constexpr size_t kPause = 8;  // levels of the shortest pause at which it is cut
 constexpr double kTarget = -23;
 constexpr double kTargetStep = 0.5;  // dB; a smaller change is none
@@ -74,7 +74,7 @@ void TrimSilence(std::vector<float>* pcm, std::vector<std::string>* done) {
 
 // Cuts a recording without a transcript to kMaxGoodSeconds.
 void Shorten(std::vector<float>* pcm, std::vector<std::string>* done) {
-  const size_t longest = Samples(kMaxGoodSeconds);
+  const size_t longest = static_cast<size_t>(kMaxGoodSeconds) * kReferenceRate;
   if (pcm->size() <= longest) return;
   const double before = Seconds(pcm->size());
   pcm->resize(LastPause(MeasureShape(*pcm), kMinGood, longest).value_or(longest));

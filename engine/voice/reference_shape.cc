@@ -75,7 +75,7 @@ ReferenceShape MeasureShape(std::span<const float> pcm) {
   if (sorted.empty()) return shape;
   std::ranges::sort(sorted);
   shape.speech = Quantile(sorted, 0.85);
-  shape.noise = Quantile(sorted, 0.10);
+  shape.noise = Quantile(sorted, 0.05);
   const double above_noise = shape.noise + std::min(kAboveNoise, shape.snr() / 2);
   shape.threshold = std::max(shape.speech - kSoundRange, above_noise);
   shape.tail_limit = std::max(shape.speech - kTailRange, above_noise);

@@ -15,7 +15,7 @@ inline constexpr size_t kLevelSamples = 240;
 struct ReferenceShape {
   std::vector<double> levels;  // of each whole 10 ms
   double speech = 0;           // level that 15 % of the sound exceed
-  double noise = 0;            // level that 90 % of the sound exceed: that of the pauses
+  double noise = 0;            // level that 95 % of the sound exceed: that of the pauses
   double threshold = 0;        // levels above it are sound, those below it a pause
   double tail = 0;             // of the last 60 ms
   double tail_limit = 0;       // a tail above it ends within a sound

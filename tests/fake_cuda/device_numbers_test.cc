@@ -216,29 +216,6 @@ TEST_F(DeviceNumbersTest, NoTableCutsTheCodecsSums) {
   EXPECT_EQ(ChooseCut(layers[0], false, Traits(132)).segments, cuda::codec::kMaxSegments);
 }
 
-// The kernel with the least estimated time is chosen, so other numbers choose another kernel.
-TEST_F(DeviceNumbersTest, TheCodecChoosesByTheNumbers) {
-  GemmArgs args = CodecProduct(8, 8 * 16, 1536, 768, 7);
-  const auto cut = ChooseCut(args, true, Traits(132));
-  args.geometry.groups = cut.groups;
-  args.geometry.group_blocks = 768 / cuda::codec::kChannelBlock / cut.groups;
-  args.geometry.segments = cut.segments;
-  const auto choose = [&](const cuda::CodecNumbers& numbers) {
-    return ChooseTile(args, Planes::kTwoHalves, Traits(132), numbers, /*beside=*/false);
-  };
-  const GemmTile chosen = choose(kH200Numbers.codec);
-  for (const GemmTile& tile : PossibleTiles(args, Planes::kTwoHalves, Traits(132))) {
-    EXPECT_GE(EstimateTime(args, Planes::kTwoHalves, tile, Traits(132), kH200Numbers.codec),
-              EstimateTime(args, Planes::kTwoHalves, chosen, Traits(132), kH200Numbers.codec));
-  }
-  cuda::CodecNumbers slow_clusters = kH200Numbers.codec;
-  slow_clusters.cluster_block = 1e6;
-  EXPECT_EQ(choose(slow_clusters).form, GemmForm::kWide);
-  cuda::CodecNumbers slow_wide = kH200Numbers.codec;
-  slow_wide.wide_block = 1e6;
-  EXPECT_EQ(choose(slow_wide).form, GemmForm::kCluster);
-}
-
 // The decoder blocks' products of the released codec go to warpgroups where many streams are decoded, and not for one.
 // Each fits the shared memory of a block of 9.0.
 TEST_F(DeviceNumbersTest, TheCodecsManyColumnsGoToWarpgroups) {
@@ -250,7 +227,7 @@ TEST_F(DeviceNumbersTest, TheCodecsManyColumnsGoToWarpgroups) {
   char packed = 0;
   for (const Layer& layer : {Layer{32, 768, 768, 7, 9}, Layer{32, 768, 768, 7, 1}, Layer{32, 1920, 768, 2, 1},
                              Layer{160, 384, 384, 7, 9}, Layer{160, 768, 384, 2, 1}, Layer{640, 192, 192, 7, 9},
-                             Layer{640, 192, 192, 1, 1}, Layer{640, 288, 192, 2, 1}, Layer{1920, 96, 96, 7, 9}}) {
+                             Layer{640, 192, 192, 1, 1}, Layer{640, 288, 192, 2, 1}}) {
     SCOPED_TRACE(std::to_string(layer.channels) + " channels to " + std::to_string(layer.outputs));
     for (const Planes planes : {Planes::kHalf, Planes::kTwoHalves}) {
       GemmArgs args = CodecProduct(layer.rows, layer.rows, layer.outputs, layer.channels, layer.taps);
@@ -354,7 +331,6 @@ TEST_F(DeviceNumbersTest, TheCodecChoosesNoTileThatDoesNotFit) {
   constexpr size_t kLeast = size_t{99} << 10;
   for (const int taps : {1, 7, cuda::codec::kMaxTaps}) {
     EXPECT_EQ(widest(taps, Planes::kHalf, 1, kLeast), 128) << taps;
-    EXPECT_EQ(widest(taps, Planes::kTwoHalves, 1, kLeast), taps == 1 ? 128 : 64) << taps;
     EXPECT_EQ(widest(taps, Planes::kTwoHalves, 2, kLeast), taps <= 7 ? 128 : 64) << taps;
     EXPECT_EQ(widest(taps, Planes::kTwoHalves, 2, size_t{227} << 10), 128) << taps;
   }

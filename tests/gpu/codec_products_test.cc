@@ -94,18 +94,18 @@ class CodecProductsTest : public ::testing::Test {
   }
 
   // The products of a frame of `streams`, each compared among its kernels; returns how many had one of warpgroups.
-  int CompareTiles(const CodecShape& shape, const cuda::codec::Form& form, int streams);
+  int CompareTiles(const CodecShape& shape, cuda::CodecPrecision precision, int streams);
 
   std::mt19937 random_{kSeed};
 };
 
-int CodecProductsTest::CompareTiles(const CodecShape& shape, const cuda::codec::Form& form, int streams) {
+int CodecProductsTest::CompareTiles(const CodecShape& shape, cuda::CodecPrecision precision, int streams) {
   const RandomCodec codec(shape, kSeed);
   cuda::codec::DeviceTraits traits;
   ExpectCuda(cuda::codec::PrepareKernels(&traits));
   cuda::Arena memory;
   std::vector<cuda::codec::Step> steps;
-  cuda::codec::Builder builder(codec.config(), codec.weights(), traits, form, form, streams, streams, &memory, &steps);
+  cuda::codec::Builder builder(codec.config(), codec.weights(), traits, precision, streams, streams, &memory, &steps);
   const Status built = builder.Build();
   EXPECT_TRUE(built.ok()) << built.message();
   if (!built.ok()) return 0;
@@ -208,9 +208,9 @@ TEST_F(CodecProductsTest, AllKernelsGiveTheSameBits) {
   shape.layers = 1;
   cuda::codec::DeviceTraits traits;
   ExpectCuda(cuda::codec::PrepareKernels(&traits));
-  for (const bool split : {false, true}) {
-    SCOPED_TRACE(split ? "two planes" : "one plane");
-    const int compared = CompareTiles(shape, {split ? Planes::kTwoHalves : Planes::kHalf, split}, 131);
+  for (const auto precision : {cuda::CodecPrecision::kFast, cuda::CodecPrecision::kExact}) {
+    SCOPED_TRACE(precision == cuda::CodecPrecision::kExact ? "two planes" : "one plane");
+    const int compared = CompareTiles(shape, precision, 131);
     std::printf("  %d products have kernels of warpgroups\n", compared);
     // The pre-transformer's five, six of upsampling, the first convolution, and the decoder blocks'.
     if (traits.warpgroups) {
@@ -231,7 +231,9 @@ TEST_F(CodecProductsTest, SmallForTheSanitizer) {
   shape.kv_heads = 1;
   shape.head_dim = 32;
   shape.decoder_dim = 192;
-  for (const bool split : {false, true}) CompareTiles(shape, {split ? Planes::kTwoHalves : Planes::kHalf, split}, 128);
+  for (const auto precision : {cuda::CodecPrecision::kFast, cuda::CodecPrecision::kExact}) {
+    CompareTiles(shape, precision, 128);
+  }
 }
 
 }  // namespace

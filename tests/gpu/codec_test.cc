@@ -29,7 +29,6 @@ namespace qtts {
 namespace {
 
 using cuda::Codec;
-using cuda::CodecArithmetic;
 using cuda::CodecPrecision;
 using cuda::CodecRoom;
 using testing::CodecShape;
@@ -250,23 +249,6 @@ TEST_F(CodecTest, ReleasedStructureAgreesWithTheCpu) {
   EXPECT_GT(difference.rms, 0.01);
   EXPECT_LT(difference.largest, 2e-5);
   EXPECT_GT(difference.snr, 95);
-  for (const bool early_inputs : {false, true}) {
-    for (const CodecArithmetic late :
-         {CodecArithmetic{false, false}, CodecArithmetic{true, false}, CodecArithmetic{true, true}}) {
-      for (const bool early_weights : {false, true}) {
-        if (early_weights && !early_inputs) continue;
-        const CodecArithmetic early{early_inputs, early_weights};
-        const auto codec = Must(Codec::CreateWith(random.config(), random.weights(), early, late, 1, 1));
-        ASSERT_TRUE(codec);
-        const Difference d = Compare(DecodeOne(codec.get(), 0, codes), expected);
-        Print("early inputs x" + std::to_string(1 + early.split_inputs) + " weights x" +
-                  std::to_string(1 + early.split_weights) + ", late x" + std::to_string(1 + late.split_inputs) + " x" +
-                  std::to_string(1 + late.split_weights),
-              d);
-        EXPECT_GT(d.snr, 40);
-      }
-    }
-  }
   constexpr double kLeastOnePlaneSnr = 55;
   for (const auto& [precision, least] :
        {std::pair(CodecPrecision::kExact, kLeastSnr), std::pair(CodecPrecision::kFast, kLeastOnePlaneSnr)}) {
@@ -372,17 +354,9 @@ TEST_F(CodecTest, BundledVoiceAgreesWithTheCpu) {
   Print("bundled voice, F32", difference);
   EXPECT_GT(difference.rms, 0.005);
   EXPECT_LT(difference.largest, 1e-5);
-  for (const CodecArithmetic early :
-       {CodecArithmetic{false, false}, CodecArithmetic{true, false}, CodecArithmetic{true, true}}) {
-    for (const CodecArithmetic late :
-         {CodecArithmetic{false, false}, CodecArithmetic{true, false}, CodecArithmetic{true, true}}) {
-      const auto codec = Must(Codec::CreateWith(config, weights, early, late, 1, 1));
-      ASSERT_TRUE(codec);
-      Print("early x" + std::to_string(1 + early.split_inputs) + " x" + std::to_string(1 + early.split_weights) +
-                ", late x" + std::to_string(1 + late.split_inputs) + " x" + std::to_string(1 + late.split_weights),
-            Compare(DecodeOne(codec.get(), 0, codes), expected));
-    }
-  }
+  const auto one_plane = Must(Codec::Create(config, weights, CodecPrecision::kFast, 1, 1));
+  ASSERT_TRUE(one_plane);
+  Print("bundled voice, one plane", Compare(DecodeOne(one_plane.get(), 0, codes), expected));
   const auto fast = Must(Codec::Create(config, weights, CodecPrecision::kExact, 1, 1));
   ASSERT_TRUE(fast);
   EXPECT_GT(Compare(DecodeOne(fast.get(), 0, codes), expected).snr, kLeastSnr);
@@ -551,7 +525,7 @@ TEST_F(CodecTest, PastsCanBeFollowedAndKept) {
 TEST_F(CodecTest, ReferencesAreKeptWithinBounds) {
   using cuda::ReferenceCache;
   const std::vector<std::vector<int32_t>> codes = {{1}, {1, 2}, {}, {3}, {4}};
-  ReferenceCache cache(ReferenceCache::kMostBytes / 3);
+  ReferenceCache cache(ReferenceCache::kMaxBytes / 3);
   std::vector<void*> places;
   for (size_t i = 0; i < 3; ++i) {
     EXPECT_EQ(cache.Find(codes[i]), nullptr);
@@ -564,13 +538,13 @@ TEST_F(CodecTest, ReferencesAreKeptWithinBounds) {
   EXPECT_EQ(cache.Find(codes[3]), places[1]);
   EXPECT_EQ(cache.Find(codes[2]), places[2]);
   EXPECT_EQ(cache.Add(codes[4]), places[0]);
-  EXPECT_LE(cache.bytes(), ReferenceCache::kMostBytes);
+  EXPECT_LE(cache.bytes(), ReferenceCache::kMaxBytes);
   // The maximum number of states, of any size.
   ReferenceCache small(1);
   for (int i = 0; i < 100; ++i) ASSERT_NE(small.Add(std::vector<int32_t>{i}), nullptr);
-  EXPECT_EQ(small.bytes(), ReferenceCache::kMostValues);
+  EXPECT_EQ(small.bytes(), ReferenceCache::kMaxValues);
   // A state larger than the limit.
-  ReferenceCache large(ReferenceCache::kMostBytes + 1);
+  ReferenceCache large(ReferenceCache::kMaxBytes + 1);
   void* const only = large.Add(codes[0]);
   ASSERT_NE(only, nullptr);
   EXPECT_EQ(large.Add(codes[1]), only);

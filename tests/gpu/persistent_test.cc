@@ -474,7 +474,7 @@ TEST(PersistentFrame, SameSeedSameCodes) {
     std::vector<std::vector<int>> codes;
     for (int frame = 0; frame < 15; ++frame) {
       codes.push_back(
-          Codes(talker.Frame({{0, frame == 0 ? -1 : frame}}, 60 + frame)[0], config.talker.num_code_groups));
+          Codes(talker.Frame({RowOf(0, frame, frame)}, 60 + frame)[0], config.talker.num_code_groups));
     }
     talker.model()->sequences().Close(0);
     if (run == 0) first = codes;

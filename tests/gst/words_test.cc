@@ -831,9 +831,9 @@ TEST(SoundPlaces, MapsAcrossGapsAndCuts) {
   SoundPlaces places;
   EXPECT_TRUE(places.empty());
   // 40 ms were cut off, and a frame is late by 20 ms.
-  places.Add(960, 960, 24000, {1'000'000'000, 500'000'000});
-  places.Add(1920, 1920, 24000, {1'040'000'000, 540'000'000});
-  places.Add(3840, 1920, 24000, {1'140'000'000, 640'000'000});
+  places.Add({{960, 1920, 960}}, 960, 24000, {1'000'000'000, 500'000'000});
+  places.Add({{1920, 3840, 1920}}, 1920, 24000, {1'040'000'000, 540'000'000});
+  places.Add({{3840, 5760, 1920}}, 1920, 24000, {1'140'000'000, 640'000'000});
   EXPECT_EQ(places.begin(), milliseconds(40));
   EXPECT_EQ(places.end(), milliseconds(240));
   const auto time = [&](int ms) { return places.At(milliseconds(ms)).time / 1'000'000; };

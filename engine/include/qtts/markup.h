@@ -61,6 +61,7 @@ struct MarkupSettings {
   std::string language;             // BCP-47 tag; empty: that of the text around the document
   std::vector<std::string> voices;  // names, the preferred one first; empty: the voice around the document
   double gain = 1;                  // factor of the samples
+  double rate = 1;                  // factor of the rate
 
   bool operator==(const MarkupSettings&) const = default;
 };

@@ -251,6 +251,12 @@ void SsmlReader::OpenProsody(const Attributes& attributes) {
       } else {
         Warn("prosody volume " + InQuotes(value) + " is ignored; write \"soft\", \"+6dB\" or \"50\"");
       }
+    } else if (name == "rate") {
+      if (const std::optional<double> rate = ParseRate(value, settings.rate)) {
+        settings.rate = *rate;
+      } else {
+        Warn("prosody rate " + InQuotes(value) + " is ignored; write \"slow\", \"80%\" or \"1.2\"");
+      }
     } else if (name != "xml:lang") {
       Warn("prosody " + InQuotes(name) + " is not supported, the speech keeps its own");
     }

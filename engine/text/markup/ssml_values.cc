@@ -78,4 +78,25 @@ std::optional<double> ParseVolume(std::string_view volume, double current) {
   return std::clamp(gain, 0.0, kMost);
 }
 
+std::optional<double> ParseRate(std::string_view rate, double current) {
+  static constexpr std::pair<std::string_view, double> kNames[] = {{"x-slow", 0.5},  {"slow", 0.75}, {"medium", 1.0},
+                                                                   {"default", 1.0}, {"fast", 1.25}, {"x-fast", 1.75}};
+  rate = Trim(rate);
+  for (const auto& [name, factor] : kNames) {
+    if (rate == name) return factor;
+  }
+  const bool relative = rate.starts_with('+') || rate.starts_with('-');
+  const std::optional<double> number = TakeNumber(&rate);
+  if (!number) return std::nullopt;
+  double factor = 0;
+  if (rate == "%") {
+    factor = relative ? current * (1 + *number / 100) : *number / 100;
+  } else if (rate.empty() && !relative) {
+    factor = *number;
+  } else {
+    return std::nullopt;
+  }
+  return std::clamp(factor, kSlowestRate, kFastestRate);
+}
+
 }  // namespace qtts

@@ -20,6 +20,13 @@ std::optional<std::chrono::nanoseconds> ParseBreakStrength(std::string_view stre
 // The factor of a prosody's volume within text of the factor `current`: "soft", "+6dB", "50", "-20%".
 std::optional<double> ParseVolume(std::string_view volume, double current);
 
+// Bounds of a prosody's rate.
+inline constexpr double kSlowestRate = 0.25;
+inline constexpr double kFastestRate = 4.0;
+// The factor of a prosody's rate within text of the factor `current`: "slow", "1.2", "80%" are factors of the rate
+// around the document; "+10%", "-20%" change `current`. Within the bounds.
+std::optional<double> ParseRate(std::string_view rate, double current);
+
 }  // namespace qtts
 
 #endif  // QTTS_TEXT_MARKUP_SSML_VALUES_H_

@@ -27,6 +27,8 @@ MOST_FRAMES = 1_000_000
 # model says".
 INTEGERS = {"seed": (0, EXACT - 1), "top_k": (0, 2**31 - 1)}
 REALS = {"target_loudness": (-70, 0), "temperature": (0, 100), "top_p": (sys.float_info.min, 1), "repetition_penalty": (0.01, 100)}
+# The least and the most "speed", as OpenAI has it and the element.
+SPEEDS = (0.25, 4.0)
 # Fields with a name in them; the others have text, in which a character that is none is replaced.
 NAMES = ("model", "voice", "response_format", "language", "style", "stream_format", "normalize", "emoji", "markup")
 # Fields with one of a few values, as the property of that name has them.
@@ -217,10 +219,9 @@ def _read_shared(fields, settings, catalogue, default_format):
     if not encoders.available(wishes.response_format):
         raise bad_field("response_format", f"is {wishes.response_format}, whose encoder is not installed on the server.")
     wishes.sample_rate = _read_sample_rate(fields, encoders.FORMATS[wishes.response_format], wishes.response_format)
-    if _number(fields, "speed", 1.0) != 1.0:
-        raise bad_field("speed", "may only be 1.0.")
-
     element = wishes.settings
+    if (speed := _number(fields, "speed", 1.0, *SPEEDS)) != 1.0:
+        element["rate"] = float(speed)
     voice = fields.get("voice")
     if isinstance(voice, dict):
         voice = voice.get("id")

@@ -28,10 +28,10 @@ READY_FRAMES, READY_FRAMES_WHOLE = 8, 32
 log = logging.getLogger("qtts_serve")
 
 # Types of the settings that are not strings. The element converts whole numbers, and refuses those out of range.
-TYPES = {"seed": GObject.TYPE_INT64, "temperature": GObject.TYPE_DOUBLE, "top-k": GObject.TYPE_INT64,
+TYPES = {"seed": GObject.TYPE_INT64, "rate": GObject.TYPE_DOUBLE, "temperature": GObject.TYPE_DOUBLE, "top-k": GObject.TYPE_INT64,
          "top-p": GObject.TYPE_DOUBLE, "repetition-penalty": GObject.TYPE_DOUBLE, "max-duration": GObject.TYPE_UINT64,
          "max-wait": GObject.TYPE_UINT64, "retry": GObject.TYPE_INT64, "real-time": GObject.TYPE_BOOLEAN,
-         "trim-leading-silence": GObject.TYPE_BOOLEAN}
+         "trim-leading-silence": GObject.TYPE_BOOLEAN, "prepare-reference": GObject.TYPE_BOOLEAN}
 
 
 RESOURCE, STREAM = (GLib.quark_to_string(kind.quark()) for kind in (Gst.ResourceError, Gst.StreamError))

@@ -6,6 +6,7 @@ import os
 SUFFIXES = (".voice", ".safetensors")
 FORMAT = "qttssrc-voice-1"
 LONGEST_HEADER = 1 << 20
+MOST_TAKES = 64
 
 
 def read_folder(folder):
@@ -13,7 +14,7 @@ def read_folder(folder):
     voices = {}
     for file in sorted(os.listdir(folder)):
         name, suffix = os.path.splitext(file)
-        if suffix not in SUFFIXES:
+        if suffix not in SUFFIXES or not os.path.isfile(os.path.join(folder, file)):
             continue
         if name in voices:
             raise ValueError(f"{folder}: {name} is there with several suffixes")
@@ -31,6 +32,8 @@ def _read_styles(path):
         if metadata["format"] != FORMAT:
             raise ValueError("another format")
         takes = int(metadata.get("takes", "1"))
+        if not 1 <= takes <= MOST_TAKES:
+            raise ValueError("another number of takes")
         keys = ["style", *(f"style.{take}" for take in range(1, takes))]
         return [metadata[key] for key in keys if metadata.get(key)]
     except (ValueError, KeyError, TypeError, AttributeError) as error:

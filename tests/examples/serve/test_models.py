@@ -124,9 +124,11 @@ def test_styles_of_a_voice(start, model, tmp_path):
     assert (status, error["param"]) == (400, "ref_audio")
     status, error = server.refusal(**fields, prepare_reference=True)
     assert (status, error["param"]) == (400, "prepare_reference")
-    prepared = server.speech(input=TEXT, seed=1, max_new_tokens=FRAMES, ref_audio=data_url, prepare_reference=True)[2]
-    settings = {"model_path": model, "seed": 1, "max_duration": FRAMES * 80_000_000, "reference_audio": str(RECORDING)}
-    assert prepared == element(TEXT, **settings, prepare_reference=True) != element(TEXT, **settings)
+    del fields["voice"]
+    prepared = server.speech(**fields, ref_audio=data_url, ref_text="What is said.", prepare_reference=True)[2]
+    settings = {"model_path": model, "seed": 1, "max_duration": FRAMES * 80_000_000, "reference_audio": str(RECORDING),
+                "reference_text": "What is said."}
+    assert prepared == element(TEXT, **settings, prepare_reference="true") != element(TEXT, **settings)
 
 
 def test_a_folder_of_other_files_is_refused(tmp_path):

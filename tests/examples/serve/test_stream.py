@@ -194,7 +194,7 @@ def test_too_long_a_text_for_a_whole_answer(server):
     ('{"type": "input.song"}', "unknown"),
     ('{"type": "input.text"}', "text"),
     ('{"type": "input.text", "text": 5}', "text"),
-    ('{"type": "session.config", "speed": 2}', "speed"),
+    ('{"type": "session.config", "speed": 5}', "speed"),
     ('{"type": "session.config", "volume": 2}', "volume"),
     ('{"type": "session.config", "model": "tts-2"}', "tts-2"),
     ('{"type": "session.config", "voice": "nobody"}', "clara"),

@@ -77,6 +77,7 @@ class StreamState {
   int64_t utterance = 0;
   int samples = 0;
   int leading_silence = 0;
+  char32_t silent = 0;
   int64_t max_frames = 0;
   int64_t fail_at_frame = -1;
   Status failure;
@@ -182,6 +183,7 @@ class StreamState {
       frame.pcm[place++] = static_cast<float>(number >> kLabelBits & kLabelMask) * kLabelStep;
     }
     if (made == 0) std::fill_n(frame.pcm.begin(), leading_silence, 0.0F);
+    if (silent != 0 && characters[static_cast<size_t>(made)] == silent) std::ranges::fill(frame.pcm, 0.0F);
     return frame;
   }
 };
@@ -423,6 +425,7 @@ Result<std::unique_ptr<Stream>> Engine::Start(const Request& request, std::funct
   }
   state->samples = impl_->info.samples_per_frame;
   state->leading_silence = script.leading_silence;
+  state->silent = script.silent;
   state->max_frames = request.settings.max_new_tokens - 1;
   if (request.text.find(script.failure_match) != std::string::npos) {
     state->fail_at_frame = script.fail_at_frame;

@@ -36,6 +36,7 @@ struct Script {
   std::string start_match;  // … to texts that contain this (empty: all)
   std::vector<std::string> warnings;
   int leading_silence = 0;  // samples of an utterance's first frame that are silent, its label among them
+  char32_t silent = 0;      // character whose frames are silent, 0: none
 
   Status clone;  // answer of CloneVoice()
   std::vector<std::string> clone_warnings;

@@ -242,6 +242,28 @@ TEST_F(SchedulerTest, LostDeviceFailsEveryStreamNowAndLater) {
   EXPECT_TRUE(scheduler_->device_lost());
 }
 
+// The optional parts of a backend are gone with it. AddressSanitizer detects a call of one.
+TEST_F(SchedulerTest, ALostDeviceIsAskedNothingMore) {
+  script_.beside_host = true;
+  script_.prompt_rows_together = 100;
+  script_.page_positions = 4;
+  script_.pages = 100;
+  script_.SetGate(false);
+  const auto first = Start(1);
+  {
+    std::lock_guard lock(script_.mutex);
+    script_.device_lost = true;
+  }
+  script_.SetGate(true);
+  for (const auto& stream : {first, Start(2), Start(3)}) {
+    ReadAll(*stream, 0);
+    EXPECT_EQ(stream->status().code(), StatusCode::kDeviceUnavailable);
+  }
+  const Occupancy occupancy = scheduler_->occupancy();
+  EXPECT_EQ(occupancy.free_slots, occupancy.slots);
+  EXPECT_EQ(occupancy.free_pages, occupancy.pages);
+}
+
 // Neither the log nor the backend gets memory.
 TEST_F(SchedulerTest, LostDeviceFailsEveryStreamAlsoWithoutMemory) {
   static constexpr LogSink kSink = {[](LogLevel level) { return level == LogLevel::kWarning; },

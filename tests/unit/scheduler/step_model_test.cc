@@ -29,7 +29,8 @@ TEST(StepModelTest, FindsTheLineThatStepsLieOn) {
   for (const int64_t rows : {1, 64, 256, 1024}) {
     for (const int64_t context : {30, 128, 512}) {
       const double expected = StepTime(rows, rows * context);
-      EXPECT_NEAR(model.Cost().Seconds(rows, rows * context), expected, 0.1 * expected + 2e-4) << rows << " of " << context;
+      EXPECT_NEAR(model.Cost().Seconds(rows, rows * context), expected, 0.1 * expected + 2e-4)
+          << rows << " of " << context;
       EXPECT_NEAR(model.Cost().Seconds(rows, rows * context, 1), expected + kPromptTime, 0.1 * expected + 1e-3)
           << rows << " of " << context << ", behind prompts";
     }

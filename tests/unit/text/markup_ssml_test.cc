@@ -23,13 +23,13 @@ TEST(Ssml, SpeaksADocumentWithoutItsTags) {
       "Welcome to the museum & the garden.|The World Wide Web Consortium meets at fourteen thirty.|{code}Your code "
       "is 4 8 2 1.<750>It is the third one.|Good evening. She said Guten Abend. Very quietly. ding 1 < 2 is "
       "true.{end}|");
-  EXPECT_EQ(document.warnings.size(), 3U);  // emphasis, rate, audio
+  EXPECT_EQ(document.warnings.size(), 2U);  // emphasis, audio
 }
 
-TEST(Ssml, SwitchesVoiceLanguageAndVolumeWhereTheyStand) {
+TEST(Ssml, SwitchesVoiceLanguageVolumeAndRateWhereTheyStand) {
   const ReadDocument document = Ssml(
       "<speak xml:lang='en-GB'>One <voice name='ryan grace'>two <lang xml:lang='de'>drei</lang></voice> "
-      "<prosody volume='soft'>four <prosody volume='+6dB'>five</prosody></prosody></speak>");
+      "<prosody volume='soft'>four <prosody volume='+6dB' rate='slow'>five</prosody></prosody></speak>");
   std::vector<MarkupItem> texts;
   for (const MarkupItem& item : document.items) {
     if (item.kind == MarkupItem::Kind::kText) texts.push_back(item);
@@ -39,7 +39,9 @@ TEST(Ssml, SwitchesVoiceLanguageAndVolumeWhereTheyStand) {
   EXPECT_EQ(texts[1].settings, (MarkupSettings{"en-GB", {"ryan", "grace"}, 1}));
   EXPECT_EQ(texts[2].settings, (MarkupSettings{"de", {"ryan", "grace"}, 1}));
   EXPECT_EQ(texts[3].settings, (MarkupSettings{"en-GB", {}, 0.5}));
+  EXPECT_EQ(texts[3].settings.rate, 1);
   EXPECT_NEAR(texts[4].settings.gain, 0.998, 0.001);
+  EXPECT_EQ(texts[4].settings.rate, 0.75);
 }
 
 TEST(Ssml, MapsASubstituteToWhatItStandsFor) {
@@ -200,6 +202,16 @@ TEST(SsmlValues, Parse) {
   EXPECT_NEAR(*ParseVolume("+10%", 0.5), 0.55, 1e-9);
   EXPECT_EQ(ParseVolume("+90dB", 1), 4);
   for (const char* const wrong : {"", "high", "1x", "dB"}) EXPECT_FALSE(ParseVolume(wrong, 1)) << wrong;
+  EXPECT_EQ(ParseRate("x-slow", 2), 0.5);
+  EXPECT_EQ(ParseRate(" medium ", 2), 1);
+  EXPECT_EQ(ParseRate("x-fast", 1), 1.75);
+  EXPECT_EQ(ParseRate("80%", 2), 0.8);
+  EXPECT_EQ(ParseRate("1.5", 2), 1.5);
+  EXPECT_NEAR(*ParseRate("+10%", 2), 2.2, 1e-9);
+  EXPECT_NEAR(*ParseRate("-20%", 1), 0.8, 1e-9);
+  EXPECT_EQ(ParseRate("0.01", 1), 0.25);
+  EXPECT_EQ(ParseRate("900%", 1), 4);
+  for (const char* const wrong : {"", "quick", "+0.5", "2x", "%", "-"}) EXPECT_FALSE(ParseRate(wrong, 1)) << wrong;
 }
 
 TEST(ResolveMarkup, NeverGuessesOnPlainText) {

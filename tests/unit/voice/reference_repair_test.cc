@@ -66,7 +66,7 @@ TEST(ReferenceRepairTest, RepairedRecordingsHaveNoWarning) {
     CloneOptions options;
     options.reference_text = TranscriptOf(MeasureShape(pcm).spoken * kLetters);
     for (const ReferenceFinding& finding : CheckReference(MonoRecording(pcm), pcm, options)) {
-      ADD_FAILURE() << finding.message;
+      ADD_FAILURE() << finding.message();
     }
     EXPECT_NEAR(MeasureLoudness(pcm, kReferenceRate).value_or(0), -23, 0.6);
     EXPECT_LE(SecondsIn(pcm), kMaxGoodSeconds);
