@@ -9,6 +9,8 @@
 
 #include "gstqttsguard.h"
 #include "gstqttslog.h"
+#include "gstqttsmetas.h"
+#include "gstqttsspeakermap.h"
 
 #define GST_CAT_DEFAULT gst_qtts_src_debug
 
@@ -56,6 +58,18 @@ gboolean Input::TakeVoice(const GstStructure* overrides) {
   GST_DEBUG_OBJECT(element_, "voice of the following text: %" GST_PTR_FORMAT, static_cast<const void*>(overrides));
   properties_.SetVoice(gst_structure_copy(overrides));
   return TRUE;
+}
+
+// The text that comes now is that of another speaker of a transcript.
+void Input::TakeSpeaker(const GstStructure* change) {
+  if (!properties_.maps_speakers()) return;
+  EndUtterance();  // earlier text belongs to the speaker before
+  const gchar* name = gst_structure_get_string(change, "speaker");
+  GST_DEBUG_OBJECT(element_, "speaker of the transcript: %s", GST_STR_NULL(name));
+  const qtts::Status status = properties_.SetTranscriptSpeaker(name);
+  if (status.ok()) return;
+  GST_ELEMENT_WARNING(element_, RESOURCE, SETTINGS, ("%s", status.message().c_str()),
+                      ("the text is spoken with the voice of the properties"));
 }
 
 // Clips a buffer's time to upstream's segment, as far as both are known. Returns false if nothing is left.
@@ -149,7 +163,7 @@ GstFlowReturn Input::Chain(GstBuffer* buffer) {
   Intake::Accept accept = Intake::Accept::kFlushing;
   const bool taken = RunGuarded(element_, [&] {
     accept = speech_.intake().PushChunk({reinterpret_cast<const char*>(map.data), map.size}, TextSettings(), &repaired,
-                                        CueOf(start, stop));
+                                        CueOf(start, stop), {KeptMetas(buffer), IsAccumulatedSentence(buffer)});
   });
   GST_LOG_OBJECT(element_, "%" G_GSIZE_FORMAT " bytes of text", map.size);
   gst_buffer_unmap(buffer, &map);
@@ -182,6 +196,7 @@ gboolean Input::TakeCustomEvent(GstEvent* event) {
     return TRUE;
   }
   if (gst_event_has_name(event, kSetVoiceEvent)) return TakeVoice(gst_event_get_structure(event));
+  if (gst_event_has_name(event, kSpeakerChangeEvent)) TakeSpeaker(gst_event_get_structure(event));
   if (gst_event_has_name(event, kInterruptEvent)) interrupt_();
   return static_cast<gboolean>(speech_.intake().PushEvent(owned));
 }

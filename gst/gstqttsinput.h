@@ -52,6 +52,7 @@ class Input {
   GstFlowReturn Chain(GstBuffer* buffer);
   gboolean TakeEvent(GstPad* pad, GstEvent* event);
   gboolean TakeCustomEvent(GstEvent* event);
+  void TakeSpeaker(const GstStructure* change);
   gboolean TakeVoice(const GstStructure* overrides);
   void TakeGap(GstEvent* event);
   void TakeCaps(GstEvent* event);

@@ -9,6 +9,13 @@
 
 namespace gstqtts {
 
+namespace {
+
+// Bounds the metas that wait for one frame: upstream may send blank text with metas for ever.
+constexpr size_t kMaxMetas = 256;
+
+}  // namespace
+
 bool HasNothingToSay(const Utterance& utterance) {
   return !utterance.settings.speak_anything && !qtts::IsSayable(utterance.text);
 }
@@ -37,7 +44,8 @@ Intake::Accept Intake::Offer(Utterance utterance, uint64_t* id) {
   return Accept::kAccepted;
 }
 
-Intake::Accept Intake::PushChunk(std::string_view chunk, const Settings& settings, int* repaired, const Cue& cue) {
+Intake::Accept Intake::PushChunk(std::string_view chunk, const Settings& settings, int* repaired, const Cue& cue,
+                                 const ChunkNotes& notes) {
   const MonitorLock lock(monitor_);
   const RunState& run = monitor_.run;
   *repaired = 0;
@@ -54,10 +62,14 @@ Intake::Accept Intake::PushChunk(std::string_view chunk, const Settings& setting
       if (settings.markup != pad_settings_.markup) CloseUtterance();
       pad_settings_ = settings;
       pad_cue_ = cue;
+      KeepMetas(notes.metas);
       last_text_ = Monitor::Clock::now();
       monitor_.Announce();  // the deadline has moved
     }
-    if (QueueText(&*text)) return Accept::kAccepted;
+    if (QueueText(&*text)) {
+      if (notes.whole) CloseLateUtterance();
+      return Accept::kAccepted;
+    }
     WaitForRoom();
   }
 }
@@ -157,6 +169,7 @@ void Intake::DropQueue(bool with_events) {
   segmenter_.Clear();
   undecided_.clear();
   part_.reset();
+  pad_metas_.clear();
   if (with_events) {  // the text that follows is another one
     document_.reset();
     pad_markup_.reset();
@@ -467,6 +480,7 @@ uint64_t Intake::EnqueueText(std::vector<Utterance> parts) {
 
 void Intake::Enqueue(Utterance utterance) {
   utterance.id = ++last_id_;
+  if (utterance.stream != 0) utterance.metas = std::exchange(pad_metas_, {});
   queue_.Push(std::move(utterance));
   monitor_.Announce();
 }
@@ -475,6 +489,20 @@ void Intake::QueueEvents() {
   for (std::shared_ptr<void>& event : events_) queue_.Push({.event = std::move(event)});
   events_.clear();
   monitor_.Announce();
+}
+
+// Keeps the metas of a chunk for the utterance that its text begins, or for the one that it extends.
+void Intake::KeepMetas(const std::shared_ptr<void>& metas) {
+  const bool whole = segmentation() == Segmentation::kNone || segmentation() == Segmentation::kAuto;
+  if (whole) pad_metas_.clear();  // the chunk before was blank
+  if (metas == nullptr) return;
+  std::vector<std::shared_ptr<void>>* kept = &pad_metas_;
+  if (growing_id_ != 0 && spoken_ && spoken_->utterance.id == growing_id_) {
+    kept = &spoken_->utterance.metas;
+  } else if (Utterance* growing = growing_id_ != 0 ? queue_.Find(growing_id_) : nullptr) {
+    kept = &growing->metas;
+  }
+  if (kept->size() < kMaxMetas) kept->push_back(metas);
 }
 
 // Releases the mutex while it waits.

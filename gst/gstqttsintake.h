@@ -26,6 +26,12 @@ namespace gstqtts {
 // True if the text so far has nothing to say, and its settings do not give it to the model nevertheless.
 bool HasNothingToSay(const Utterance& utterance);
 
+// Properties of a chunk of text beside its settings.
+struct ChunkNotes {
+  std::shared_ptr<void> metas = {};  // for the first frame of its speech
+  bool whole = false;                // it ends a sentence, whatever its text looks like
+};
+
 // Accepts text from the application and the sink pad, makes numbered utterances of it and queues them for the Player.
 //
 // Text of the sink pad comes in chunks. Depending on the segmentation, a chunk is an utterance, a piece of text that is
@@ -61,7 +67,8 @@ class Intake {
   // options. Waits for space in the queue; an interrupt during the wait drops the rest of the chunk, which counts as
   // accepted. Blank text is accepted and dropped. `repaired` receives the number of ill-formed UTF-8 sequences. `cue`:
   // when the chunk is to be heard; used if each chunk is an utterance.
-  Accept PushChunk(std::string_view chunk, const Settings& settings, int* repaired, const Cue& cue = {});
+  Accept PushChunk(std::string_view chunk, const Settings& settings, int* repaired, const Cue& cue = {},
+                   const ChunkNotes& notes = {});
   // Lets no text from the sink pad be heard before `until` (running time).
   void PushGap(uint64_t until) QTTS_EXCLUDES(monitor_held);
   // Queues `event` and returns it as kEvent in its turn: after the text before it, and after the sentence or growing
@@ -160,6 +167,7 @@ class Intake {
   void Enqueue(Utterance utterance) QTTS_REQUIRES(monitor_held);
   uint64_t EnqueueText(std::vector<Utterance> parts) QTTS_REQUIRES(monitor_held);
   void QueueEvents() QTTS_REQUIRES(monitor_held);
+  void KeepMetas(const std::shared_ptr<void>& metas) QTTS_REQUIRES(monitor_held);
   void WaitForRoom() QTTS_REQUIRES(monitor_held);
 
   Monitor& monitor_;
@@ -187,6 +195,8 @@ class Intake {
   bool growing_failed_ QTTS_GUARDED_BY(monitor_held) = false;  // it failed: the rest of its text is dropped
   Settings pad_settings_ QTTS_GUARDED_BY(monitor_held);        // of the last chunk
   Cue pad_cue_ QTTS_GUARDED_BY(monitor_held);                  // of the last chunk
+  // Metas of chunks whose text no utterance has yet.
+  std::vector<std::shared_ptr<void>> pad_metas_ QTTS_GUARDED_BY(monitor_held);
   Monitor::Clock::time_point last_text_ QTTS_GUARDED_BY(monitor_held);  // when it came
   uint64_t pad_stream_ QTTS_GUARDED_BY(monitor_held) = 1;               // number of the text that the chunks are of
   TextQueue queue_ QTTS_GUARDED_BY(monitor_held);

@@ -10,6 +10,7 @@
 
 #include "gstqttserror.h"
 #include "gstqttslog.h"
+#include "gstqttsmetas.h"
 #include "qtts/resources.h"
 
 #define GST_CAT_DEFAULT gst_qtts_src_debug
@@ -28,12 +29,6 @@ constexpr GstClockTime kSilenceTolerance = 200 * GST_MSECOND;
 
 // Length of the fade-out, in samples, of speech cut by its cue, to avoid a click.
 constexpr size_t kFade = SAMPLE_RATE / 200;
-
-// Multiplies the samples, which stay within full scale.
-void Amplify(double gain, std::vector<float>* pcm) {
-  if (gain == 1) return;
-  for (float& sample : *pcm) sample = std::clamp(sample * static_cast<float>(gain), -1.0F, 1.0F);
-}
 
 // `gap_flag`: silence gets the GAP flag.
 void SetStamp(GstBuffer* buffer, const Stamp& stamp, bool gap_flag) {
@@ -82,6 +77,7 @@ void Output::ForgetFrame() {
 void Output::DropFrame() {
   ForgetFrame();
   gst_clear_buffer(&handed_out_);
+  metas_.clear();
   told_ = {};
   text_goes_on_ = false;
   known_ = 0;
@@ -97,6 +93,13 @@ void Output::Restart() {
 void Output::Break() {
   DropFrame();
   timeline_.Break();
+}
+
+// Multiplies the samples, which stay below the limiter's ceiling or, without it, within full scale.
+void Output::Amplify(std::vector<float>* pcm) {
+  if (limited_) return limiter_.Apply(gain_, pcm);
+  if (gain_ == 1) return;
+  for (float& sample : *pcm) sample = std::clamp(sample * static_cast<float>(gain_), -1.0F, 1.0F);
 }
 
 // `pcm` null: silence.
@@ -346,11 +349,15 @@ GstFlowReturn Output::NextFrame() {
         before_ = output.before;
         after_break_ = output.after_break;
         gain_ = output.gain;
+        limited_ = output.limited;
+        limiter_.Restart();
+        metas_.clear();
         language_ = output.language;
         slot_ = SlotOf(cue_);
         break;
       case Player::Event::kFrame:
-        Amplify(gain_, &output.sound.pcm);
+        metas_.insert(metas_.end(), output.metas.begin(), output.metas.end());
+        Amplify(&output.sound.pcm);
         frame_ = std::move(output);
         return GST_FLOW_OK;
       case Player::Event::kGap:
@@ -523,6 +530,7 @@ GstFlowReturn Output::MakeBuffer(GstBuffer** buffer) {
     *buffer = NewBuffer(pcm.data(), pcm.size());
     if (*buffer == nullptr) return FailWithoutBuffer();
     UpdateTags();
+    for (const std::shared_ptr<void>& metas : std::exchange(metas_, {})) CopyMetas(metas, *buffer);
     SetStamp(*buffer, timeline_.Speech(pcm.size()), settings_.pacing.gap_flag);
     known_ = std::max(known_, told.known_until);
     told_ = std::move(told);

@@ -6,12 +6,14 @@
 #include <gst/base/gstbasesrc.h>
 
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "gstqttsclock.h"
 #include "gstqttsinput.h"
+#include "gstqttsloudness.h"
 #include "gstqttsmodel.h"
 #include "gstqttspcm.h"
 #include "gstqttsproperties.h"
@@ -69,6 +71,7 @@ class Output {
   GstClockTime grace() const;
   guint64 SamplesLeft() const;
   guint64 NextRunningTime() const;
+  void Amplify(std::vector<float>* pcm);
   GstBuffer* NewBuffer(const float* pcm, gsize samples);
   void UpdateTags();
   void NoteSilence();
@@ -105,9 +108,12 @@ class Output {
   bool after_break_ = false;                                 // no gap before the utterance
   bool in_break_ = false;                                    // the silence that is due is a break
   double gain_ = 1;                                          // of the utterance's samples
-  GstClockTime shift_ = 0;                                   // by which cues are late, for TextTiming::kShift
-  std::string language_;                                     // tag of the utterance's; empty: unknown
-  std::optional<std::string> tagged_language_;               // of the last tags sent
+  bool limited_ = false;                                     // the limiter comes behind the gain
+  Limiter limiter_{SAMPLE_RATE};
+  std::vector<std::shared_ptr<void>> metas_;    // for the next buffer of speech
+  GstClockTime shift_ = 0;                      // by which cues are late, for TextTiming::kShift
+  std::string language_;                        // tag of the utterance's; empty: unknown
+  std::optional<std::string> tagged_language_;  // of the last tags sent
   GstAudioFormat format_ = GST_AUDIO_FORMAT_UNKNOWN;
   std::vector<std::string> warnings_;       // of the last utterance
   GstBuffer* handed_out_ = nullptr;         // by Create(), and not seen on the src pad yet

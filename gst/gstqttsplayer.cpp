@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "gstqttsdocument.h"
+#include "gstqttsloudness.h"
 #include "gstqttsmarkup.h"
 #include "gstqttstimeline.h"
 #include "qtts/engine.h"
@@ -274,8 +275,8 @@ bool Player::StartNext(Output* output, Event* event) {
   std::shared_ptr<AheadSpeech> ahead = ahead_.speeches().Take(id);
   spoken_ = SpokenUtterance();
   spoken_->Begin(intake_.Pop());
-  std::vector<std::string> markup_warnings;
-  ApplyMarkup(engine->info(), &spoken_->utterance, &markup_warnings);
+  std::vector<std::string> warnings_once;  // told once a run
+  ApplyMarkup(engine->info(), &spoken_->utterance, &warnings_once);
   spoken_->growing = spoken_->utterance.more_text;
   const Utterance utterance = spoken_->utterance;
   const uint64_t epoch = monitor_->run.epoch;
@@ -297,7 +298,8 @@ bool Player::StartNext(Output* output, Event* event) {
   output->cue = utterance.cue;
   output->before = utterance.before;
   output->after_break = utterance.after_break;
-  output->gain = utterance.markup.gain;
+  output->gain = utterance.markup.gain * asked.level.gain;
+  output->limited = asked.level.on;
   output->language = LanguageTag(utterance.settings);
   output->streamed = utterance.streamed;
   output->language_warning = std::move(asked.language_warning);
@@ -307,8 +309,9 @@ bool Player::StartNext(Output* output, Event* event) {
     return true;
   }
   output->warnings = asked.stream->warnings();
+  if (!asked.level.warning.empty()) warnings_once.push_back(std::move(asked.level.warning));
   for (std::string& warning : starter_.voices().TakeWarnings()) output->warnings.push_back(std::move(warning));
-  for (std::string& warning : starter_.NewMarkupWarnings(std::move(markup_warnings))) {
+  for (std::string& warning : starter_.NewWarnings(std::move(warnings_once))) {
     output->warnings.push_back(std::move(warning));
   }
   counts_.seed = asked.seed;
@@ -415,6 +418,7 @@ std::vector<float> Player::TakeFrame() {
 
 void Player::HandOut(Output* output) {
   output->sound = spoken_->shaper->Take();
+  output->metas = std::exchange(spoken_->utterance.metas, {});
   output->awaited_text = std::exchange(spoken_->awaited_text, false);
   output->device_lost = spoken_->device_lost;
 }

@@ -94,13 +94,15 @@ class Player {
     qtts::SentenceGap before = qtts::SentenceGap::kSentence;
     bool after_break = false;     // no gap before the utterance
     double gain = 1;              // of its samples
+    bool limited = false;         // the gain is that of `target-loudness`: peaks are limited, not clipped
     std::shared_ptr<void> event;  // of Intake::PushEvent()
     uint64_t silence = 0;         // nanoseconds
     Report mark;
-    std::shared_ptr<Document> document;  // of the mark
-    std::string language;                // tag of what is set for the utterance; empty: unknown
-    bool streamed = false;               // Utterance::streamed
-    Told told;                           // kEnded: the last words
+    std::shared_ptr<Document> document;        // of the mark
+    std::string language;                      // tag of what is set for the utterance; empty: unknown
+    bool streamed = false;                     // Utterance::streamed
+    std::vector<std::shared_ptr<void>> metas;  // for the buffer of `sound`
+    Told told;                                 // kEnded: the last words
   };
 
   // `spoken`: the current utterance, if any.

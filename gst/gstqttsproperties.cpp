@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -241,6 +242,7 @@ void ElementProperties::BeginRun() {
     if (properties_.text && !IsBlank(*properties_.text)) first = {*properties_.text, properties_.utterance};
     speech_.Start(properties_.text_options, std::move(first));
     running_ = true;
+    speaker_map_.Restart();
     underruns_ = 0;
   }
   WarnOfMarkup();
@@ -347,11 +349,45 @@ uint64_t ElementProperties::Speak(const gchar* text, const GstStructure* params)
 }
 
 void ElementProperties::SetVoice(GstStructure* voice) {
+  GstStructure* transcript = nullptr;
   {
     const qtts::MutexLock lock(mutex_);
+    if (voice == nullptr) std::swap(transcript, transcript_voice_);
     std::swap(voice, voice_);
   }
   if (voice != nullptr) gst_structure_free(voice);
+  if (transcript != nullptr) gst_structure_free(transcript);
+}
+
+bool ElementProperties::maps_speakers() const {
+  const qtts::MutexLock lock(mutex_);
+  return properties_.speaker_map != nullptr;
+}
+
+qtts::Status ElementProperties::SetTranscriptSpeaker(const gchar* name) {
+  const std::optional<qtts::ModelInfo> model = model_.info();
+  std::unique_ptr<GstStructure, void (*)(GstStructure*)> voice(nullptr, gst_structure_free);
+  Settings settings;
+  {
+    const qtts::MutexLock lock(mutex_);
+    const auto* map = static_cast<const GstStructure*>(properties_.speaker_map.get());
+    if (map == nullptr) return qtts::Status::Ok();
+    if (name != nullptr) {
+      voice.reset(speaker_map_.SettingsOf(map, name, model ? model->speakers : std::vector<std::string>()));
+    }
+    settings = properties_.utterance;
+    std::string error;  // none: it was tried when the event came
+    ApplyOverrides(G_OBJECT_GET_CLASS(element_), voice_, &settings, &error);
+  }
+  const qtts::Status status = Override(voice.get(), &settings);
+  GstStructure* old = status.ok() ? voice.release() : nullptr;
+  {
+    const qtts::MutexLock lock(mutex_);
+    std::swap(old, transcript_voice_);
+  }
+  if (old != nullptr) gst_structure_free(old);
+  if (status.ok()) return status;
+  return {status.code(), "\"speaker-map\" for the speaker \"" + RepairUtf8(name) + "\": " + status.message()};
 }
 
 Settings ElementProperties::PadSettings() const {
@@ -359,6 +395,7 @@ Settings ElementProperties::PadSettings() const {
   Settings settings = properties_.utterance;
   std::string error;  // none: it was tried when the event came
   ApplyOverrides(G_OBJECT_GET_CLASS(element_), voice_, &settings, &error);
+  ApplyOverrides(G_OBJECT_GET_CLASS(element_), transcript_voice_, &settings, &error);
   return settings;
 }
 

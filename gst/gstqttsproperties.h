@@ -12,6 +12,7 @@
 
 #include "gstqttsmodel.h"
 #include "gstqttssettings.h"
+#include "gstqttsspeakermap.h"
 #include "gstqttsspeech.h"
 #include "qtts/mutex.h"
 #include "qtts/status.h"
@@ -75,6 +76,12 @@ class ElementProperties {
   // Sets the fields of a qtts/set-voice event for the following text of the sink pad. Takes ownership; null: none.
   // They are valid until the next such event, a stream-start, a flush, the release of the pad or READY.
   void SetVoice(GstStructure* voice);
+  // Uses the voice that "speaker-map" gives to a speaker of the transcript for the following text of the sink pad;
+  // null: nobody known. Valid as long as a SetVoice(). Without that property it does nothing. kInvalidArgument names
+  // the wrong field of the map; the voice is then that of the properties.
+  qtts::Status SetTranscriptSpeaker(const gchar* name);
+  // True if "speaker-map" is set.
+  bool maps_speakers() const;
   // The current settings for text of the sink pad.
   Settings PadSettings() const;
   // Posts what was found about the markup of texts.
@@ -100,7 +107,9 @@ class ElementProperties {
   mutable qtts::Mutex mutex_;
   Properties properties_ QTTS_GUARDED_BY(mutex_);
   GstStructure* voice_ QTTS_GUARDED_BY(mutex_) = nullptr;
-  bool running_ QTTS_GUARDED_BY(mutex_) = false;  // between BeginRun() and EndRun()
+  SpeakerMap speaker_map_ QTTS_GUARDED_BY(mutex_);
+  GstStructure* transcript_voice_ QTTS_GUARDED_BY(mutex_) = nullptr;  // over `voice_`
+  bool running_ QTTS_GUARDED_BY(mutex_) = false;                      // between BeginRun() and EndRun()
 };
 
 }  // namespace gstqtts

@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <iterator>
+#include <memory>
 #include <optional>
 #include <string>
 #include <type_traits>
@@ -326,6 +327,27 @@ Property RowKeptElsewhere(const gchar* name, Change change, GParamSpec* (*new_sp
   return property;
 }
 
+// Returns a property that is a GstStructure, with a member of Properties.
+Property StructureRow(const Words& words, std::shared_ptr<const void> Properties::*member) {
+  Property property;
+  property.name = words.name;
+  property.new_spec = [words](GParamFlags flags) {
+    return g_param_spec_boxed(words.name, words.nick, words.blurb, GST_TYPE_STRUCTURE, flags);
+  };
+  property.set = [member](const GValue* value, Properties* properties) {
+    auto* copy = static_cast<GstStructure*>(g_value_dup_boxed(value));
+    const auto free = [](void* structure) {
+      if (structure != nullptr) gst_structure_free(static_cast<GstStructure*>(structure));
+    };
+    properties->*member = copy != nullptr ? std::shared_ptr<const void>(copy, free) : nullptr;
+    return true;
+  };
+  property.get = [member](const Properties& properties, GValue* value) {
+    g_value_set_boxed(value, (properties.*member).get());
+  };
+  return property;
+}
+
 // A number of the sampling rules: the model's own value unless it is set.
 Property SamplingRow(size_t index) {
   const qtts::SamplingNumber& number = qtts::kSamplingNumbers[index];
@@ -437,6 +459,12 @@ std::vector<Property> TextProperties() {
           "with the same sound, messages and timestamps as one by one, but sooner: for books and files. Only spare "
           "\"slots\" are used, and about 1 MiB of memory for each. More than 1 needs is-live=false, and makes "
           "\"real-time\" false"),
+      StructureRow(
+          {"speaker-map", "Speaker Map",
+           "Voices of the speakers of a transcript from the sink pad, which events rstranscribe/speaker-change "
+           "name: a field for each, with a preset voice or a structure of settings. The field \"default\" is for "
+           "names without one; else each gets another preset voice. Unset: the events change nothing"},
+          &Properties::speaker_map),
   };
 }
 
@@ -536,6 +564,10 @@ std::vector<Property> LimitProperties() {
           "or missed the end: before any of it leaves the element, so with \"parallel\" above 1 or \"real-time\" "
           "false, where an utterance of up to two minutes is kept until its end. The best attempt is spoken. Never if "
           "\"seed\" is set or the text grows (-1 = 2 with \"parallel\" above 1, else 0)"),
+      Row("target-loudness", "Target Loudness", kPlaying, kUtterance, &Settings::target_loudness, {-70, 0},
+          "Loudness in LUFS (BS.1770) of the speech from the next utterance on, whatever the voice: a fixed gain for "
+          "each voice, from the loudness that was measured once, and a limiter at -1 dBFS. A voice without a measured "
+          "loudness is left as it is, with a warning (0 = off: the sound is exactly the model's)"),
       Row("speak-anything", "Speak Anything", kPlaying, kUtterance, &Settings::speak_anything,
           "Also give the model texts without a letter, number or currency sign, from the next "
           "utterance on: it mostly babbles for seconds. Off: they are finished without sound, for "

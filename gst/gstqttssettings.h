@@ -4,6 +4,7 @@
 
 #include <array>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 
@@ -56,7 +57,11 @@ struct Settings {
   // How often a faulty utterance none of whose sound has left the element is made again.
   int retry = kAutoRetry;
 
+  double target_loudness = kAnyLoudness;  // LUFS
+
   static constexpr uint64_t kForever = UINT64_MAX;
+  // Value of `target_loudness`: the sound stays as the model makes it.
+  static constexpr double kAnyLoudness = 0;
 
   bool operator==(const Settings&) const = default;
 
@@ -158,6 +163,7 @@ struct Properties {
   TextOptions text_options;
   Settings utterance;
   Pacing pacing;
+  std::shared_ptr<const void> speaker_map;  // a GstStructure; null: unset
 };
 
 // BCP-47 tag of the requested language; empty if the text decides, since its language is unknown.

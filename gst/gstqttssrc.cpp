@@ -68,6 +68,8 @@
  * pad or READY; without fields the properties hold again |
  * | `qtts/end-utterance` | downstream, serialized, into the sink pad | ends the sentence or the growing utterance that
  * has begun, as a gap event does too |
+ * | `rstranscribe/speaker-change` | downstream, serialized, into the sink pad | the voice that #GstQttsSrc:speaker-map
+ * gives to its field `speaker` holds over all that for the text that follows; the event goes on downstream |
  *
  * ## Messages
  *

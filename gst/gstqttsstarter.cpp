@@ -23,7 +23,7 @@ UtteranceStarter::~UtteranceStarter() = default;
 
 void UtteranceStarter::Start(bool in_parallel) {
   in_parallel_ = in_parallel;
-  markup_warnings_.clear();
+  told_once_.clear();
 }
 
 qtts::Request UtteranceStarter::NewRequest(const Utterance& utterance, const qtts::ModelInfo& model,
@@ -58,6 +58,7 @@ UtteranceStarter::Asked UtteranceStarter::Ask(qtts::Engine* engine, const Uttera
   asked.seed = request.seed;
   asked.start = Clock::now();
   qtts::Result<Preparation> preparation = PrepareUtterance(utterance, engine->info());
+  std::shared_ptr<const qtts::ClonedVoice> cloned;
   if (ahead != nullptr && ahead->stream != nullptr && preparation.ok()) {
     *ahead->turn_came = true;  // before the stream is read again
     asked.start = ahead->start;
@@ -65,12 +66,14 @@ UtteranceStarter::Asked UtteranceStarter::Ask(qtts::Engine* engine, const Uttera
     asked.stream = std::move(ahead->stream);
     asked.made = std::move(ahead->frames);
     asked.end = std::move(ahead->end);
+    cloned = ahead->request.voice;
     asked.request = std::move(ahead->request);
     asked.seed = ahead->seed;
     asked.asked_ahead = true;
   } else {
     const auto start_stream = [&]() -> qtts::Result<std::unique_ptr<qtts::Stream>> {
       QTTS_ASSIGN_OR_RETURN(request.voice, std::move(voice));
+      cloned = request.voice;
       AdaptToVoice(utterance.settings, &request);
       QTTS_RETURN_IF_ERROR(preparation.status());
       request.text = preparation->text.spoken;
@@ -83,6 +86,7 @@ UtteranceStarter::Asked UtteranceStarter::Ask(qtts::Engine* engine, const Uttera
   }
   asked.device_lost = engine->device_lost();
   if (asked.stream != nullptr) {
+    asked.level = LevelOf(utterance.settings, engine->info(), cloned.get());
     // The engine is computing the first frame now, so this delays no frame.
     position.Append(preparation->text.spoken, preparation->text.map);
     position.FindWords();
@@ -101,8 +105,8 @@ std::string UtteranceStarter::LanguageWarningOf(const Utterance& utterance, cons
   return language_warnings_.insert(warning).second ? warning : "";
 }
 
-std::vector<std::string> UtteranceStarter::NewMarkupWarnings(std::vector<std::string> warnings) {
-  std::erase_if(warnings, [this](const std::string& warning) { return !markup_warnings_.insert(warning).second; });
+std::vector<std::string> UtteranceStarter::NewWarnings(std::vector<std::string> warnings) {
+  std::erase_if(warnings, [this](const std::string& warning) { return !told_once_.insert(warning).second; });
   return warnings;
 }
 

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "gstqttsahead.h"
+#include "gstqttsloudness.h"
 #include "gstqttsposition.h"
 #include "gstqttsretry.h"
 #include "gstqttstext.h"
@@ -56,6 +57,7 @@ class UtteranceStarter {
     TextPosition position;
     std::shared_ptr<qtts::TextPreparer> preparer;
     std::string language_warning;
+    VoiceLevel level;
   };
 
   // `announce` is called on any thread when a stream or a voice has changed.
@@ -82,7 +84,7 @@ class UtteranceStarter {
   // The warning if the language that is set does not fit the text: once for a text of the sink pad.
   std::string LanguageWarningOf(const Utterance& utterance, const qtts::ModelInfo& model);
   // Those of `warnings` that are new in this run.
-  std::vector<std::string> NewMarkupWarnings(std::vector<std::string> warnings);
+  std::vector<std::string> NewWarnings(std::vector<std::string> warnings);
 
  private:
   const std::function<void()> announce_;
@@ -91,7 +93,7 @@ class UtteranceStarter {
 
   uint64_t warned_stream_ = 0;  // the text of the sink pad that had a warning last
   std::set<std::string> language_warnings_;
-  std::set<std::string> markup_warnings_;  // of this run
+  std::set<std::string> told_once_;  // warnings of this run
   VoiceStore voices_;
 };
 

@@ -74,6 +74,7 @@ struct Utterance {
   Cue cue = {};
   qtts::SentenceGap before = qtts::SentenceGap::kSentence;  // the end before it
   std::shared_ptr<void> event = {};                         // with no text: what goes on downstream in its turn
+  std::vector<std::shared_ptr<void>> metas = {};            // of its text, for its next frame; see gstqttsmetas.h
   // The sentence of which `text` has the lines joined; null: `text` is what was written, or has a `source_map`.
   std::shared_ptr<const qtts::Sentence> sentence = {};
 

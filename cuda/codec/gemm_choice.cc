@@ -83,17 +83,19 @@ GemmTile RuleTile(const GemmArgs& args, Planes x_planes, const DeviceTraits& dev
   for (const GemmTile& tile : WarpgroupTiles(args, x_planes, device)) {
     if (2 * BlocksOf(args, tile) >= processors) return tile;
   }
+  // Short sums have no mainloop to speak of, and wide blocks take long besides.
+  const bool is_short = geometry.groups == 1 && geometry.chunks < 4;
   constexpr GemmTile kWide64 = {GemmForm::kWide, 64, 6};
-  if (BlocksOf(args, kWide64) >= processors) return kWide64;
+  if (BlocksOf(args, kWide64) >= (is_short ? 4 : 1) * processors) return kWide64;
   constexpr GemmTile kWide32 = {GemmForm::kWide, 32, 6};
   const int wide_blocks = BlocksOf(args, kWide32);
-  if (device.clusters && IsGrouped(geometry) && 10 * wide_blocks < 9 * processors) {
+  if (device.clusters && IsGrouped(geometry) && !is_short && 10 * wide_blocks < 9 * processors) {
     for (const int columns : {32, 16, 8}) {
       const GemmTile tile = {GemmForm::kCluster, columns, kClusterTiles};
       if (2 * geometry.columns > columns && ClusterTakes(args, x_planes, tile, device)) return tile;
     }
   }
-  if (geometry.groups > 1 || (geometry.columns > 8 && 3 * wide_blocks >= processors)) return kWide32;
+  if (geometry.groups > 1 || (geometry.columns > 8 && !is_short && 3 * wide_blocks >= processors)) return kWide32;
   const int columns = geometry.columns > 32 ? 32 : geometry.columns > 16 ? 16 : 8;
   return {GemmForm::kNarrow, columns, std::min(geometry.tiles, kMaxSegments / geometry.segments)};
 }

@@ -24,7 +24,8 @@ std::vector<GemmTile> PossibleTiles(const GemmArgs& args, Planes x_planes, const
 
 // Returns a kernel by a rule, for cards and layers that nobody has measured. The first that fits: warpgroups, if their
 // blocks occupy half of the SMs; wide blocks of 64 columns, if they occupy all; clusters, unless wide blocks of 32
-// columns occupy nine tenths; these, if they occupy a third; narrow blocks, of as few columns as make two of them.
+// columns occupy nine tenths; these, if they occupy a third; narrow blocks, of as few columns as make two of them. Sums
+// of less than four chunks go to narrow blocks, until wide ones of 64 columns occupy all SMs four times.
 GemmTile RuleTile(const GemmArgs& args, Planes x_planes, const DeviceTraits& device);
 
 }  // namespace qtts::cuda::codec

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <initializer_list>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <utility>
@@ -16,6 +17,8 @@ using nlohmann::json;
 
 constexpr int kMaxPartCharacters = 100000;
 constexpr int kMaxOffsetMs = 1000;  // either way
+constexpr int kMinLoudness = -70;   // LUFS: the gate of BS.1770
+constexpr int kMaxLoudness = 10;
 
 struct KnownHead {
   int hidden_size;
@@ -84,6 +87,22 @@ std::optional<AlignmentHead> ReadAlignment(JsonFields* fields, const std::string
   return head;
 }
 
+// "loudness": LUFS by speaker.
+void ReadLoudness(JsonFields* fields, const TalkerConfig& talker, std::map<std::string, double>* loudness) {
+  const json* const value = fields->Find("loudness");
+  if (value == nullptr) return;
+  const std::string expected = "an object with numbers of LUFS from " + std::to_string(kMinLoudness) + " to " +
+                               std::to_string(kMaxLoudness) + " for speakers of talker_config.spk_id of config.json";
+  if (!value->is_object()) return fields->Refuse("loudness", expected);
+  for (const auto& [name, number] : value->items()) {
+    const std::string speaker = LowerCaseName(name);
+    const bool valid = number.is_number() && number.get<double>() >= kMinLoudness &&
+                       number.get<double>() <= kMaxLoudness && talker.speakers.count(speaker) != 0;
+    if (!valid) return fields->Refuse("loudness", expected);
+    (*loudness)[speaker] = number.get<double>();
+  }
+}
+
 }  // namespace
 
 std::optional<AlignmentHead> KnownAlignmentHead(const TransformerConfig& talker) {
@@ -100,7 +119,8 @@ Result<ModelDescription> ParseDescription(const std::string& folder, std::string
   QTTS_ASSIGN_OR_RETURN(const json document, ParseJson(text, file));
   Status status;
   JsonFields fields(document, file, "", &status);
-  QTTS_RETURN_IF_ERROR(CheckKeys(document, file + ": the document", {"default_speaker", "text", "alignment"}));
+  QTTS_RETURN_IF_ERROR(
+      CheckKeys(document, file + ": the document", {"default_speaker", "text", "alignment", "loudness"}));
   ModelDescription description;
   description.default_speaker = LowerCaseName(fields.String("default_speaker", ""));
   if (!description.default_speaker.empty() && talker.speakers.count(description.default_speaker) == 0) {
@@ -116,6 +136,7 @@ Result<ModelDescription> ParseDescription(const std::string& folder, std::string
   if (normalize != "none" && normalize != "spoken") written.Refuse("normalize", "\"none\" or \"spoken\"");
   description.text.steps.numbers = normalize == "spoken";
   description.alignment = ReadAlignment(&fields, file, talker.transformer, &status);
+  ReadLoudness(&fields, talker, &description.loudness);
   QTTS_RETURN_IF_ERROR(status);
   return description;
 }

@@ -4,21 +4,19 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
-#include <filesystem>
 #include <fstream>
 #include <iostream>
 #include <iterator>
 #include <sstream>
 #include <string>
-#include <system_error>
 #include <utility>
 #include <vector>
 
 #include "alignment/speech_aligner.h"
 #include "api/speech_decoder.h"
-#include "base/mapped_file.h"
 #include "checkpoint/checkpoint.h"
 #include "codes_file.h"
+#include "description_file.h"
 #include "forced_talker.h"
 #include "head_search.h"
 #include "print_json.h"
@@ -110,27 +108,10 @@ Result<std::vector<SpokenUtterance>> SpeakLines(const ToolOptions& options, cons
   return utterances;
 }
 
-// Puts the head into the folder's qttssrc.json. Everything else in it stays.
+// Puts the head into the folder's qttssrc.json.
 Status WriteHead(const std::string& folder, const AlignmentHead& head) {
-  const std::string path = folder + "/qttssrc.json";
-  Json description = Json::object();
-  const Result<std::string> old = ReadSmallFile(path);
-  if (old.ok()) {
-    description = Json::parse(*old, nullptr, false);
-  } else if (old.status().code() != StatusCode::kNotFound) {
-    return old.status();
-  }
-  if (!description.is_object()) return Status::CorruptModel(path + ": not a JSON object");
-  description["alignment"] = {{"layer", head.layer}, {"head", head.head}, {"offset_ms", head.offset_ms}};
-  const std::string temporary = path + ".new";
-  std::ofstream file(temporary, std::ios::binary);
-  file << description.dump(2, ' ', false, Json::error_handler_t::replace) << '\n';
-  file.close();
-  std::error_code error;
-  if (file) std::filesystem::rename(temporary, path, error);
-  if (file && !error) return Status::Ok();
-  std::filesystem::remove(temporary, error);
-  return Status::Unreadable(path + ": cannot be written");
+  return WriteDescription(folder, "alignment",
+                          {{"layer", head.layer}, {"head", head.head}, {"offset_ms", head.offset_ms}});
 }
 
 void PrintTable(const std::vector<HeadScore>& scores, const TransformerConfig& config) {

@@ -50,6 +50,7 @@ enum CommandBit : unsigned {
   kText = 1U << 8U,
   kCheck = 1U << 9U,
   kAlign = 1U << 10U,
+  kLoudness = 1U << 11U,
   kDesignVoice = 1U << 12U,
   kMixVoice = 1U << 13U,
   kAll = (1U << 14U) - 1,
@@ -81,7 +82,12 @@ constexpr Command kCommands[] = {
      "the attention head that follows the text, which word times need, with its offset, and a table of all heads; "
      "--write keeps it in DIR/qttssrc.json. With --text and --codes, the word times and the coverage of an utterance "
      "that was spoken before"},
-    {"voice make", "DIR", 1, kMakeVoice, "a voice for Base checkpoints from the WAV --audio, to the file --output"},
+    {"loudness", "DIR", 1, kLoudness,
+     "the loudness of each preset speaker, in LUFS, of a sample that it speaks; --write keeps it in DIR/qttssrc.json, "
+     "for the element's target-loudness"},
+    {"voice make", "DIR", 1, kMakeVoice,
+     "a voice for Base checkpoints from the WAV --audio, to the file --output, with the loudness of a sample that it "
+     "speaks"},
     {"voice design", "DIR DESCRIPTION", 2, kDesignVoice,
      "a designed voice that stays the same, for VoiceDesign checkpoints: a take of it, to the file --output"},
     {"voice mix", "FILE:WEIGHT…", 64, kMixVoice,
@@ -114,6 +120,7 @@ struct Option {
 };
 
 constexpr unsigned kGenerating = kCodes | kSpeak;
+constexpr unsigned kMeasuring = kMakeVoice | kLoudness;
 constexpr unsigned kPreparing = kText | kSpeak;
 constexpr unsigned kSpeaking = kPrompt | kGenerating | kAlign;
 constexpr unsigned kRunning = kGenerating | kDesignVoice;  // the whole model
@@ -149,7 +156,7 @@ std::vector<Option> MakeOptions() {
        "Manner of a take, such as calm: of `voice` the one to speak with, else the one that the made take gets",
        "NAME"},
       {"greedy", 0, kRunning, &O::greedy, "Always take the most likely code, in all code groups", nullptr},
-      {"seed", 0, kRunning | kAlign, &O::seed, "Random seed (default 0)", "N"},
+      {"seed", 0, kRunning | kAlign | kMeasuring, &O::seed, "Random seed (default 0)", "N"},
       {"max-frames", 0, kRunning, &O::max_frames, "Stop after N frames of 80 ms", "N"},
       {"part-length", 0, kSpeak, &O::part_length,
        "Characters after which a longer text is split at the end of a sentence, clause or word; 0 = never; default: as "
@@ -172,17 +179,17 @@ std::vector<Option> MakeOptions() {
       {"takes", 0, kDesignVoice, &O::takes,
        "Number of takes to choose among, with seeds one apart; files get numbers: calm.1.voice, calm.2.voice", "N"},
       {"wav", 0, kDesignVoice, &O::wav, "Also write the take's sound, to listen to", "FILE"},
-      {"device", 0, kRunning | kDecode | kInspect | kCheck | kAlign, &O::device,
+      {"device", 0, kRunning | kDecode | kInspect | kCheck | kAlign | kMeasuring, &O::device,
        "auto (default: the GPU if it can hold the model), cpu or cuda; of `inspect` cuda: its path, a frame's time, "
        "voices that fit",
        "NAME"},
-      {"precision", 0, kRunning | kDecode | kInspect | kCheck | kAlign, &O::precision,
+      {"precision", 0, kRunning | kDecode | kInspect | kCheck | kAlign | kMeasuring, &O::precision,
        "auto (default: bf16 on the GPU, f32 on the CPU), bf16 or f32; on the CPU alone int8 or int4, which are faster "
        "and less exact; of `decode` on the GPU, auto and bf16 are products of tensor cores with sums in F32",
        "NAME"},
       {"codec-precision", 0, kRunning | kDecode, &O::codec_precision,
        "exact (default) or, on the GPU alone, fast: a third of the codec's multiplications, less exact", "NAME"},
-      {"threads", 0, kRunning | kDecode | kMakeVoice | kCheck | kAlign, &O::threads,
+      {"threads", 0, kRunning | kDecode | kMeasuring | kCheck | kAlign, &O::threads,
        "CPU threads; 0 (default) = the fastest number, measured at load", "N"},
       {"voices", 0, kGenerating | kInspect, &O::voices,
        "Utterances that the engine can speak at once, 1 to 4096 (default 64): sizes the memory of a GPU", "N"},
@@ -194,7 +201,7 @@ std::vector<Option> MakeOptions() {
        "standard output while it is being made",
        "FILE"},
       {"codes", 0, kAlign, &O::codes, "Codes of an utterance, as `codes` prints them; needs its --text", "FILE"},
-      {"write", 0, kAlign, &O::write, "Write the head into the model's qttssrc.json", nullptr},
+      {"write", 0, kAlign | kLoudness, &O::write, "Write the result into the model's qttssrc.json", nullptr},
       {"words", 0, kSpeak | kAlign, &O::words,
        "Also write when each word begins and ends, and what was spoken of the text, to a file: .vtt, .srt, .json or "
        ".TextGrid; needs a model with an alignment head",

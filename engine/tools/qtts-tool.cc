@@ -6,6 +6,7 @@
 #include <fstream>
 #include <iostream>
 #include <iterator>
+#include <memory>
 #include <optional>
 
 #include "align.h"
@@ -18,6 +19,7 @@
 #include "checkpoint/model_kind.h"
 #include "codes_file.h"
 #include "cpu/cpu_voice_encoder.h"
+#include "loudness.h"
 #include "options.h"
 #include "print_json.h"
 #include "prompt/prompt.h"
@@ -334,6 +336,18 @@ constexpr LogSink kToldChanges = {
     [](LogLevel level) { return level == LogLevel::kInfo; },
     [](LogLevel /*level*/, const char* line) { std::cerr << "qtts-tool: " << line << '\n'; }};
 
+// Replaces the loudness of the recording by that of the voice's speech, which is heard.
+void MeasureVoice(const ToolOptions& options, const std::string& folder, ClonedVoice* voice) {
+  const auto measured = LoudnessOfVoice(options, folder, std::make_shared<const ClonedVoice>(*voice));
+  if (measured.ok() && *measured) {
+    voice->loudness = *measured;
+    return;
+  }
+  std::cerr << "qtts-tool: warning: voice make: the file has the loudness of the recording, not of the voice: "
+            << (measured.ok() ? "its sample is silent; another --seed may do better" : measured.status().message())
+            << '\n';
+}
+
 Status MakeVoice(const ToolOptions& options) {
   QTTS_ASSIGN_OR_RETURN(const std::string folder, ModelFolder(options));
   if (options.audio.empty()) return Status::InvalidArgument("voice make: name the recording with --audio");
@@ -344,10 +358,10 @@ Status MakeVoice(const ToolOptions& options) {
   QTTS_ASSIGN_OR_RETURN(const auto encoder, CreateCpuVoiceEncoder(checkpoint, engine_options.threads));
   const CloneOptions clone{options.reference_text, options.pad_reference, options.prepare};
   if (options.prepare) SetLogSink(&kToldChanges);
-  QTTS_ASSIGN_OR_RETURN(const ClonedVoice voice,
-                        CloneVoice(encoder.get(), checkpoint->Fingerprint(), recording, clone));
+  QTTS_ASSIGN_OR_RETURN(ClonedVoice voice, CloneVoice(encoder.get(), checkpoint->Fingerprint(), recording, clone));
   SetLogSink(nullptr);
   for (const std::string& warning : voice.warnings) std::cerr << "qtts-tool: warning: " << warning << '\n';
+  MeasureVoice(options, folder, &voice);
   QTTS_ASSIGN_OR_RETURN(const std::string path, KeepVoice(voice, options));
   return PrintVoiceFile(path, options.json);
 }
@@ -383,7 +397,8 @@ int Main(int argc, char** argv) {
                                                        {"voice show", ShowVoice},
                                                        {"align", Align},
                                                        {"voice design", DesignVoice},
-                                                       {"voice mix", MixVoiceFiles}};
+                                                       {"voice mix", MixVoiceFiles},
+                                                       {"loudness", Loudness}};
   Status status;
   if (options->command == "speak" || options->command == "check") {
     const Result<int> exit_status = options->command == "speak" ? Speak(*options) : Check(*options);

@@ -354,7 +354,7 @@ Result<int> Speak(const ToolOptions& options) {
   if (!options.words.empty()) QTTS_RETURN_IF_ERROR(CheckWordsFile(options.words));
   const double rate = options.rate.value_or(1);
   if (!(rate >= Tempo::kMinRate && rate <= Tempo::kMaxRate)) {
-    return Status::InvalidArgument("speak: --rate may be 0.25 to 4");
+    return Status::InvalidArgument("--rate: must be 0.25 to 4");
   }
   QTTS_ASSIGN_OR_RETURN(const SoundFile::Format format, FormatOf(options));
   QTTS_ASSIGN_OR_RETURN(const Task task, TaskOf(options));

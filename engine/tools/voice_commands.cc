@@ -19,6 +19,7 @@
 #include "qtts/engine.h"
 #include "qtts/text_check.h"
 #include "qtts/voice.h"
+#include "voice/loudness.h"
 #include "voice/reference_check.h"
 #include "wav.h"
 
@@ -73,6 +74,7 @@ Result<DesignTake> SpeakTake(Engine* engine, const Request& request) {
   take.voice.reference_text = request.text;
   take.voice.instruct = request.instruct;
   take.voice.model = info.fingerprint;
+  take.voice.loudness = MeasureLoudness(take.pcm, info.sample_rate);
   const Recording recording{take.pcm, 1, info.sample_rate};
   CloneOptions check;
   check.reference_text = request.text;
@@ -131,7 +133,8 @@ Json TakeJson(const ClonedVoice& voice) {
           {"reference_text", voice.reference_text},
           {"instruct", voice.instruct},
           {"style", voice.style},
-          {"model", voice.model}};
+          {"model", voice.model},
+          {"loudness", voice.loudness ? Json(*voice.loudness) : Json()}};
 }
 
 void PrintTake(const ClonedVoice& voice) {
@@ -145,6 +148,7 @@ void PrintTake(const ClonedVoice& voice) {
   std::printf("codes       %zu\n", voice.reference_codes.size());
   std::printf("text        %s\n", icl ? voice.reference_text.c_str() : "none");
   std::printf("model       %s\n", voice.model.c_str());
+  std::printf("loudness    %s\n", voice.loudness ? (LoudnessText(*voice.loudness) + " LUFS").c_str() : "not measured");
 }
 
 }  // namespace

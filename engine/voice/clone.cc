@@ -9,6 +9,7 @@
 #include "backend/checks.h"
 #include "base/log.h"
 #include "qtts/utf8.h"
+#include "voice/loudness.h"
 #include "voice/reference.h"
 #include "voice/reference_check.h"
 #include "voice/reference_repair.h"
@@ -38,6 +39,7 @@ Result<ClonedVoice> CloneVoice(VoiceEncoder* encoder, const std::string& model, 
   if (!std::all_of(voice.x_vector.begin(), voice.x_vector.end(), [](float v) { return std::isfinite(v); })) {
     return DamagedModel(ModelPart::kSpeakerEncoder);
   }
+  voice.loudness = MeasureLoudness(pcm, kReferenceRate);
   if (!options.reference_text.empty()) {
     voice.reference_text = RepairUtf8(options.reference_text);
     if (options.pad_reference) pcm.resize(pcm.size() + kReferencePadding);

@@ -30,7 +30,7 @@ constexpr float kSampleStep = 1.0F / 32768;
 
 // Returns a text with numbers, as printf() writes them.
 template <typename... Numbers>
-std::string Format(const char* format, Numbers... numbers) {
+std::string Formatted(const char* format, Numbers... numbers) {
   char text[512];
   std::snprintf(text, sizeof text, format, numbers...);
   return text;
@@ -96,37 +96,37 @@ void CheckExample(const ReferenceShape& shape, double seconds, const CloneOption
   if (const double silence = SecondsOf(shape.begin); silence > kMaxSilence) {
     findings->push_back(
         {ReferenceFault::kSilenceInFront,
-         Format("the reference recording begins with %.2f s of silence, which the voice copies", silence),
+         Formatted("the reference recording begins with %.2f s of silence, which the voice copies", silence),
          "cut it to 0.1 s, or have the recording prepared"});
   }
   if (!options.pad_reference && shape.tail > shape.tail_limit) {
     findings->push_back(
         {ReferenceFault::kLoudTail,
-         Format("the reference recording ends within a sound, at %.0f dB of its speech where %.0f dB or "
-                "less is quiet, and speech may begin with that sound",
-                shape.tail - shape.speech, shape.tail_limit - shape.speech),
+         Formatted("the reference recording ends within a sound, at %.0f dB of its speech where %.0f dB or "
+                   "less is quiet, and speech may begin with that sound",
+                   shape.tail - shape.speech, shape.tail_limit - shape.speech),
          "cut it in a pause, pad it, or have it prepared"});
   }
   if (seconds > kMaxGoodSeconds) {
     findings->push_back(
         {ReferenceFault::kLong,
-         Format("the reference recording is %.1f s long, and with its transcript more than %.0f s costs "
-                "time and makes the voice no better",
-                seconds, kMaxGoodSeconds),
+         Formatted("the reference recording is %.1f s long, and with its transcript more than %.0f s costs "
+                   "time and makes the voice no better",
+                   seconds, kMaxGoodSeconds),
          "cut out 3 to 15 s, and the transcript with it"});
   }
   const double rate = CountSpokenLetters(text) / std::max(shape.spoken, 0.1);
   if (rate > kMaxLetterRate) {
     findings->push_back({ReferenceFault::kTextTooLong,
-                         Format("the transcript does not fit the reference recording, with %.1f letters a second of "
-                                "speech, more than anyone says (%.0f)",
-                                rate, kMaxLetterRate),
+                         Formatted("the transcript does not fit the reference recording, with %.1f letters a second of "
+                                   "speech, more than anyone says (%.0f)",
+                                   rate, kMaxLetterRate),
                          "leave out the words that are not in the recording"});
   } else if (rate < kMinLetterRate) {
     findings->push_back({ReferenceFault::kTextTooShort,
-                         Format("the transcript does not fit the reference recording, with %.1f letters a second of "
-                                "speech, fewer than slow speech (%.0f)",
-                                rate, kMinLetterRate),
+                         Formatted("the transcript does not fit the reference recording, with %.1f letters a second of "
+                                   "speech, fewer than slow speech (%.0f)",
+                                   rate, kMinLetterRate),
                          "write down all words of the recording, numbers in words"});
   }
 }
@@ -149,21 +149,21 @@ std::vector<ReferenceFinding> CheckReference(const Recording& recording, std::sp
   const ReferenceShape shape = MeasureShape(pcm);
   if (!options.reference_text.empty()) CheckExample(shape, SecondsOf(pcm.size()), options, &findings);
   if (const auto loudness = MeasureLoudness(pcm, kReferenceRate); loudness.value_or(0) < kMinLoudness) {
-    findings.push_back({ReferenceFault::kQuiet, Format("the reference recording is quiet, %.1f LUFS", *loudness),
-                        Format("record it louder, at %.0f LUFS or more, or have it prepared", kMinLoudness)});
+    findings.push_back({ReferenceFault::kQuiet, Formatted("the reference recording is quiet, %.1f LUFS", *loudness),
+                        Formatted("record it louder, at %.0f LUFS or more, or have it prepared", kMinLoudness)});
   }
   if (const size_t clipped = CountClipped(recording); clipped > 0) {
     const double share = static_cast<double>(clipped) / static_cast<double>(recording.samples.size());
     findings.push_back({ReferenceFault::kClipped,
-                        Format("the reference recording is clipped in %zu samples (%.2g %%), which the voice copies",
-                               clipped, 100 * share),
+                        Formatted("the reference recording is clipped in %zu samples (%.2g %%), which the voice copies",
+                                  clipped, 100 * share),
                         "record it at a lower level"});
   }
   if (shape.snr() < kMinSnr) {
     findings.push_back(
         {ReferenceFault::kNoisy,
-         Format("the reference recording is noisy, with pauses only %.0f dB below its speech", shape.snr()),
-         Format("record it in a quiet place without music; %.0f dB or more are good", kMinSnr)});
+         Formatted("the reference recording is noisy, with pauses only %.0f dB below its speech", shape.snr()),
+         Formatted("record it in a quiet place without music; %.0f dB or more are good", kMinSnr)});
   }
   return findings;
 }

@@ -15,16 +15,16 @@
 namespace qtts {
 namespace {
 
-constexpr size_t Samples(size_t milliseconds) { return milliseconds * kReferenceRate / 1000; }
+constexpr size_t ToSamples(size_t milliseconds) { return milliseconds * kReferenceRate / 1000; }
 
-constexpr size_t kFront = Samples(100);
-constexpr size_t kBack = Samples(200);
-constexpr size_t kMaxBack = Samples(300);
-constexpr size_t kFade = Samples(20);
-constexpr size_t kAppended = Samples(250);
-constexpr size_t kMinLength = Samples(1000);
+constexpr size_t kFront = ToSamples(100);
+constexpr size_t kBack = ToSamples(200);
+constexpr size_t kMaxBack = ToSamples(300);
+constexpr size_t kFade = ToSamples(20);
+constexpr size_t kAppended = ToSamples(250);
+constexpr size_t kMinLength = ToSamples(1000);
 // A recording is not made shorter than this for the sake of its end.
-constexpr size_t kMinGood = Samples(3000);
+constexpr size_t kMinGood = ToSamples(3000);
 constexpr size_t kPause = 8;  // levels of the shortest pause at which it is cut
 constexpr double kTarget = -23;
 constexpr double kTargetStep = 0.5;  // dB; a smaller change is none
@@ -36,7 +36,7 @@ std::string Tell(const char* format, double value) {
   return text;
 }
 
-double Seconds(size_t samples) { return static_cast<double>(samples) / kReferenceRate; }
+double ToSeconds(size_t samples) { return static_cast<double>(samples) / kReferenceRate; }
 
 void FadeOut(std::vector<float>* pcm) {
   const size_t length = std::min(kFade, pcm->size());
@@ -62,12 +62,12 @@ void TrimSilence(std::vector<float>* pcm, std::vector<std::string>* done) {
   const ReferenceShape shape = MeasureShape(*pcm);
   if (shape.end == 0) return;
   if (const size_t silence = pcm->size() - shape.end; silence > kMaxBack) {
-    done->push_back(Tell("cut %.2f s of silence at the end", Seconds(silence - kBack)));
+    done->push_back(Tell("cut %.2f s of silence at the end", ToSeconds(silence - kBack)));
     pcm->resize(shape.end + kBack);
     FadeOut(pcm);
   }
   if (shape.begin > kFront) {
-    done->push_back(Tell("cut %.2f s of silence in front", Seconds(shape.begin - kFront)));
+    done->push_back(Tell("cut %.2f s of silence in front", ToSeconds(shape.begin - kFront)));
     pcm->erase(pcm->begin(), pcm->begin() + static_cast<ptrdiff_t>(shape.begin - kFront));
   }
 }
@@ -76,11 +76,11 @@ void TrimSilence(std::vector<float>* pcm, std::vector<std::string>* done) {
 void Shorten(std::vector<float>* pcm, std::vector<std::string>* done) {
   const size_t longest = static_cast<size_t>(kMaxGoodSeconds) * kReferenceRate;
   if (pcm->size() <= longest) return;
-  const double before = Seconds(pcm->size());
+  const double before = ToSeconds(pcm->size());
   pcm->resize(LastPause(MeasureShape(*pcm), kMinGood, longest).value_or(longest));
   FadeOut(pcm);
-  done->push_back(Tell("cut %.2f s at the end, for a length of", before - Seconds(pcm->size())) +
-                  Tell(" %.2f s", Seconds(pcm->size())));
+  done->push_back(Tell("cut %.2f s at the end, for a length of", before - ToSeconds(pcm->size())) +
+                  Tell(" %.2f s", ToSeconds(pcm->size())));
 }
 
 // Makes the end quiet.
@@ -89,17 +89,17 @@ void QuietEnd(bool has_text, std::vector<float>* pcm, std::vector<std::string>* 
   if (shape.tail <= shape.tail_limit) return;
   const auto pause = has_text ? std::nullopt : LastPause(shape, kMinGood, pcm->size());
   if (pause) {
-    done->push_back(Tell("cut %.2f s at the end, back to a pause", Seconds(pcm->size() - *pause)));
+    done->push_back(Tell("cut %.2f s at the end, back to a pause", ToSeconds(pcm->size() - *pause)));
     pcm->resize(*pause);
     FadeOut(pcm);
     return;
   }
   FadeOut(pcm);
   pcm->resize(pcm->size() + kAppended);
-  done->push_back(Tell("faded the end and appended %.2f s of silence", Seconds(kAppended)));
+  done->push_back(Tell("faded the end and appended %.2f s of silence", ToSeconds(kAppended)));
 }
 
-void Normalize(std::vector<float>* pcm, std::vector<std::string>* done) {
+void NormalizeLevel(std::vector<float>* pcm, std::vector<std::string>* done) {
   const std::optional<double> loudness = MeasureLoudness(*pcm, kReferenceRate);
   if (!loudness) return;
   double peak = 0;
@@ -122,9 +122,9 @@ Result<std::vector<std::string>> RepairReference(bool has_text, std::vector<floa
     return Status::InvalidArgument(
         Tell("the reference recording has only %.2f s of sound, expected 1 s at least; 3 to 15 "
              "s of clear speech make the best voice",
-             Seconds(pcm->size())));
+             ToSeconds(pcm->size())));
   }
-  Normalize(pcm, &done);
+  NormalizeLevel(pcm, &done);
   return done;
 }
 

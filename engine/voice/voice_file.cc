@@ -18,6 +18,7 @@
 #include "qtts/model_info.h"
 #include "qtts/resources.h"
 #include "qtts/utf8.h"
+#include "voice/loudness.h"
 #include "voice/takes.h"
 
 namespace qtts {
@@ -33,6 +34,7 @@ constexpr const char* kText = "reference_text";
 constexpr const char* kInstruct = "instruct";
 constexpr const char* kStyle = "style";
 constexpr const char* kTakes = "takes";
+constexpr const char* kLoudness = "loudness";  // files of earlier versions have none
 
 // Maximum number of codes. A voice has a few thousand.
 constexpr int64_t kMostElements = int64_t{1} << 22;
@@ -84,6 +86,7 @@ std::string WriteTakes(std::span<const ClonedVoice> takes) {
     metadata[KeyOf(kText, take)] = RepairUtf8(voice.reference_text);
     if (!voice.instruct.empty()) metadata[KeyOf(kInstruct, take)] = RepairUtf8(voice.instruct);
     if (!voice.style.empty()) metadata[KeyOf(kStyle, take)] = RepairUtf8(voice.style);
+    if (voice.loudness) metadata[KeyOf(kLoudness, take)] = LoudnessText(*voice.loudness);
     add_tensor(KeyOf(kVector, take), "F32", voice.x_vector);
     add_tensor(KeyOf(kCodes, take), "I32", voice.reference_codes);
   }
@@ -118,6 +121,10 @@ Result<std::vector<ClonedVoice>> ParseTakes(std::span<const std::byte> file, con
     voice.instruct = metadata(KeyOf(kInstruct, take));
     voice.style = LowerCaseName(metadata(KeyOf(kStyle, take)));
     if (voice.style.size() > kMaxStyleBytes) return NoVoice(path, "a style of it is too long");
+    if (const std::string text = metadata(KeyOf(kLoudness, take)); !text.empty()) {
+      voice.loudness = ParseLoudness(text);
+      if (!voice.loudness) return NoVoice(path, "its loudness is no number of LUFS");
+    }
     QTTS_ASSIGN_OR_RETURN(voice.x_vector, Values<float>(header, file, path, KeyOf(kVector, take), "F32"));
     QTTS_ASSIGN_OR_RETURN(voice.reference_codes, Values<int32_t>(header, file, path, KeyOf(kCodes, take), "I32"));
   }

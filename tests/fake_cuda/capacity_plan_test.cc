@@ -27,7 +27,7 @@ struct PlanCase {
 DeviceNumbers CardWith(ManyRowsProducts products) {
   DeviceNumbers card = cuda::kH200Numbers;
   card.products.many_rows = products;
-  card.attention.whole_contexts = products != ManyRowsProducts::kOwn;
+  card.attention.whole_contexts = products != ManyRowsProducts::kWarp;
   return card;
 }
 
@@ -75,10 +75,10 @@ TEST(CapacityPlan, KernelsToPlan) {
   ModelConfig model;
   model.talker.num_code_groups = 16;
   model.talker.transformer.max_positions = 32768;
-  const CapacityPlan own = Plan(1024, model, CardWith(ManyRowsProducts::kOwn));
+  const CapacityPlan own = Plan(1024, model, CardWith(ManyRowsProducts::kWarp));
   EXPECT_EQ(own.weights.swizzled, Swizzled::kNone);
   EXPECT_EQ(own.frame.row_splits, 16 * 1024) << "contexts are cut";
-  const CapacityPlan few_own = Plan(64, model, CardWith(ManyRowsProducts::kOwn));
+  const CapacityPlan few_own = Plan(64, model, CardWith(ManyRowsProducts::kWarp));
   EXPECT_EQ(few_own.frame.row_splits, 8192);
   const CapacityPlan library = Plan(1024, model, CardWith(ManyRowsProducts::kLibrary));
   EXPECT_EQ(library.weights.swizzled, Swizzled::kNone);

@@ -800,7 +800,7 @@ TEST_F(CudaHostTest, MemoryThatIsCountedIsMemoryThatIsAllocated) {
   std::vector<Case> cases = {{1, Precision::kBF16, CodecPrecision::kExact, ManyRowsProducts::kBest},
                              {65, Precision::kBF16, CodecPrecision::kFast, ManyRowsProducts::kBest},
                              {256, Precision::kBF16, CodecPrecision::kExact, ManyRowsProducts::kBest},
-                             {256, Precision::kBF16, CodecPrecision::kExact, ManyRowsProducts::kOwn},
+                             {256, Precision::kBF16, CodecPrecision::kExact, ManyRowsProducts::kWarp},
                              {65, Precision::kF32, CodecPrecision::kExact, ManyRowsProducts::kBest}};
   if (kHasLibrary) cases.push_back({65, Precision::kBF16, CodecPrecision::kExact, ManyRowsProducts::kLibrary});
   for (const auto& spec : {Preset("tiny-base-0b6"), FullWidth(true), released_codec}) {

@@ -77,6 +77,9 @@ void CheckSame(const qtts::ClonedVoice& again, const qtts::ClonedVoice& read) {
   QTTS_FUZZ_CHECK(again.reference_codes == read.reference_codes);
   QTTS_FUZZ_CHECK(again.reference_text == read.reference_text && again.model == read.model);
   QTTS_FUZZ_CHECK(again.instruct == read.instruct && again.style == read.style);
+  QTTS_FUZZ_CHECK(again.loudness.has_value() == read.loudness.has_value());
+  constexpr double kRounding = 0.0051;
+  QTTS_FUZZ_CHECK(!read.loudness || std::fabs(*again.loudness - *read.loudness) < kRounding);
 }
 
 // `voice` as it is, in both layouts.

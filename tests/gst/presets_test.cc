@@ -178,6 +178,8 @@ TEST_F(PresetsTest, EveryValueComesBack) {
         g_value_set_uint64(&value, random());
       } else if (G_IS_PARAM_SPEC_BOOLEAN(spec)) {
         g_value_set_boolean(&value, static_cast<gboolean>(random() % 2));
+      } else if (name == "target-loudness") {
+        g_value_set_double(&value, std::uniform_real_distribution<>(-70, 0)(random));
       } else if (G_IS_PARAM_SPEC_DOUBLE(spec)) {
         g_value_set_double(&value, random() % 3 == 0 ? -1 : std::uniform_real_distribution<>(0.01, 1)(random));
       } else {

@@ -182,6 +182,7 @@ TEST_F(SpeakTest, ParamsThatAreWrongAreRefusedWithAWarning) {
       {"params, voice-file=some.qvoice", "a cloned voice needs a base checkpoint"},
       {"params, voice-file=some.qvoice, reference-audio=me.wav", "Both voice-file and a reference are set."},
       {"params, reference-text=Hello", "reference-text is set without reference-audio"},
+      {"params, style=calm", "style is set without voice-file"},
       {"params, speaker=bob, seed=(string)x", "\"seed\" is a gchararray"},
   };
   for (const auto& c : cases) {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later
 // The plugin as it is installed, with the real engine and the bundled voice.
+#include <ebur128.h>
 #include <gmock/gmock.h>
 #include <gst/gst.h>
 #include <gtest/gtest.h>
@@ -133,6 +134,28 @@ class VoiceTest : public ::testing::Test {
     std::string path_;
   };
 };
+
+// Integrated loudness in LUFS.
+double LoudnessOf(const std::vector<float>& sound) {
+  ebur128_state* meter = ebur128_init(1, SAMPLE_RATE, EBUR128_MODE_I);
+  ebur128_set_channel(meter, 0, EBUR128_LEFT);
+  double loudness = 0;
+  EXPECT_EQ(ebur128_add_frames_float(meter, sound.data(), sound.size()), EBUR128_SUCCESS);
+  EXPECT_EQ(ebur128_loudness_global(meter, &loudness), EBUR128_SUCCESS);
+  ebur128_destroy(&meter);
+  return loudness;
+}
+
+// Another text than the one by which the loudness was measured.
+TEST_F(VoiceTest, EverySpeakerReachesTheTargetLoudness) {
+  for (const char* speaker : {"clara", "grace", "hugh", "owen", "ross"}) {
+    const std::string properties = std::string("seed=5 target-loudness=-18 speaker=") + speaker +
+                                   " text=\"The ferry leaves the harbor at noon and comes back before dark. Nobody "
+                                   "expected the train to arrive so early. Turn left at the bakery, then follow the "
+                                   "road up the hill.\"";
+    EXPECT_NEAR(LoudnessOf(Floats(Speak(properties))), -18, 1) << speaker;
+  }
+}
 
 TEST_F(VoiceTest, SpeaksIntoAWavFile) {
   const Folder folder;

@@ -2,6 +2,7 @@
 #ifndef QTTS_MODEL_DESCRIPTION_H_
 #define QTTS_MODEL_DESCRIPTION_H_
 
+#include <map>
 #include <optional>
 #include <string>
 
@@ -45,6 +46,8 @@ struct ModelDescription {
   TextDescription text;
   // None: word times are estimated. For a released checkpoint without an entry, the head known for its structure.
   std::optional<AlignmentHead> alignment;
+  // Integrated loudness, in LUFS, of what each speaker says; by name in lower case. `qtts-tool loudness` measures it.
+  std::map<std::string, double> loudness;
 
   bool operator==(const ModelDescription&) const = default;
 };

@@ -5,6 +5,7 @@
 #include <chrono>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -48,6 +49,8 @@ struct ClonedVoice {
   std::string style;
   // ModelInfo::fingerprint of the model that made it; other models refuse it. Empty: not checked.
   std::string model;
+  // Integrated loudness of its speech in LUFS, see qtts/voice.h. None: it was not measured.
+  std::optional<double> loudness = std::nullopt;
   // Faults of the recording, each with its remedy, from Engine::CloneVoice(). Not part of a voice file.
   std::vector<std::string> warnings;
 

@@ -10,7 +10,7 @@ import struct
 
 from .speaker import RATE, Gst
 
-# What a client may ask for. 24 kHz is the model's own.
+# The rates of `sample_rate`. 24 kHz is the model's own.
 RATES = (8000, 16000, 22050, 24000, 44100, 48000)
 TELEPHONE = (8000,)
 
@@ -18,13 +18,13 @@ TELEPHONE = (8000,)
 @dataclasses.dataclass(frozen=True)
 class Format:
     media: str  # media type
-    elements: str = ""  # that encode; none for samples as they are
+    elements: str = ""  # the encoder; none for samples as they are
     rates: tuple = RATES  # the first is the default, unless the model's own is among them
     names_rate: bool = False  # the media type has a rate: the bytes do not tell it
 
     @property
     def rate(self):
-        """Of a request that names none."""
+        """The rate of a request that names none."""
         return RATE if RATE in self.rates else self.rates[0]
 
 

@@ -44,7 +44,8 @@ class Front:
         self.refusing = asyncio.Event()  # no new utterances
         self.ending = False  # utterances that still speak are broken off
         self.failure = ""
-        self.model = {}  # languages, fingerprint, device, instruct: whether it heeds instructions
+        # languages, fingerprint, device, instruct: whether it heeds instructions, measured: speakers of known loudness
+        self.model = {}
         self.part_characters = 0  # of the longest part of a text; 0: texts are not split
         self.catalogue = Catalogue(settings)
         self.utterances = set()  # those that are being spoken
@@ -166,7 +167,17 @@ class Front:
 
     def ignored(self, wishes):
         """Fields of a request that change nothing, for a header."""
-        return ["instructions"] if wishes.settings.get("instruct") and not self.model["instruct"] else []
+        ignored = ["instructions"] if wishes.settings.get("instruct") and not self.model["instruct"] else []
+        if wishes.settings.get("target-loudness") and not self._is_measured(wishes):
+            ignored.append("target_loudness")
+        return ignored
+
+    def _is_measured(self, wishes):
+        """Whether the loudness of the voice is known: that of a recording is measured. A voice file of --element may have
+        one, which is not looked into."""
+        if wishes.recording or "voice-file" in self.settings.element:
+            return True
+        return (wishes.settings.get("speaker") or self.model["voice"] or "").lower() in self.model["measured"]
 
     def headers(self):
         return {"x-qtts-replica": self.settings.replica, "x-qtts-fingerprint": self.model.get("fingerprint", "")}
@@ -195,6 +206,7 @@ class Front:
         self.part_characters = part_characters(stats.get_value("model"), speaker.part_length())
         self.model = {"languages": speaker.listed("languages"), "voice": speaker.usual_voice(),
                       "device": stats.get_value("device"), "instruct": speaker.supports_instructions(),
+                      "measured": set(description(stats.get_value("model")).get("loudness", ())),
                       "fingerprint": fingerprint(stats.get_value("model"), stats.get_value("device"))}
         self.metrics.build.info({"version": Gst.ElementFactory.find("qttssrc").get_plugin().get_version(),
                                  "model": self.settings.names[0], "device": self.model["device"]})
@@ -225,9 +237,14 @@ def part_characters(model, part_length):
     """The longest part of a text in characters, by the property part-length; 0: texts are not split."""
     if part_length >= 0:
         return part_length
-    with contextlib.suppress(OSError, ValueError, KeyError):
-        return json.loads(pathlib.Path(model, "qttssrc.json").read_bytes())["text"]["part_characters"]
-    return LONGEST_PART
+    return description(model).get("text", {}).get("part_characters", LONGEST_PART)
+
+
+def description(model):
+    """The model's qttssrc.json, which the element has checked; empty if there is none."""
+    with contextlib.suppress(OSError):
+        return json.loads(pathlib.Path(model, "qttssrc.json").read_bytes())
+    return {}
 
 
 def fingerprint(model, device):

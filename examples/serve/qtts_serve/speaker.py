@@ -31,7 +31,7 @@ log = logging.getLogger("qtts_serve")
 TYPES = {"seed": GObject.TYPE_INT64, "rate": GObject.TYPE_DOUBLE, "temperature": GObject.TYPE_DOUBLE, "top-k": GObject.TYPE_INT64,
          "top-p": GObject.TYPE_DOUBLE, "repetition-penalty": GObject.TYPE_DOUBLE, "max-duration": GObject.TYPE_UINT64,
          "max-wait": GObject.TYPE_UINT64, "retry": GObject.TYPE_INT64, "real-time": GObject.TYPE_BOOLEAN,
-         "trim-leading-silence": GObject.TYPE_BOOLEAN, "prepare-reference": GObject.TYPE_BOOLEAN}
+         "target-loudness": GObject.TYPE_DOUBLE, "trim-leading-silence": GObject.TYPE_BOOLEAN, "prepare-reference": GObject.TYPE_BOOLEAN}
 
 
 RESOURCE, STREAM = (GLib.quark_to_string(kind.quark()) for kind in (Gst.ResourceError, Gst.StreamError))
@@ -257,6 +257,8 @@ class Speaker:
         if self.spoken is None:
             log.warning("%s", error.message)
             return
+        if error.message.startswith(("the reference recording", "the transcript")):
+            log.warning("a recording of a request: %s", error.message)
         kind = (error.domain, error.code)
         self._note_problem(error.message)
         self.spoken.explained = bool(self.spoken.finished)

@@ -217,6 +217,7 @@ HOSTILE_FIELDS = (
     {"max_new_tokens": 4611686018427387904}, {"max_new_tokens": 10**400}, {"seed": 2**53}, {"seed": 2**63}, {"top_k": 10**30},
     {"temperature": 10**400}, {"temperature": float("inf")}, {"temperature": float("nan")}, {"top_p": True}, {"speed": True},
     {"pace": float("-inf")}, {"start_frame": 2**62, "seed": 1}, {"initial_codec_chunk_frames": 2**70}, {"voice": "v" * 100_000},
+    {"sample_rate": 2**62}, {"sample_rate": -8000}, {"sample_rate": float("nan")}, {"target_loudness": -70.5}, {"target_loudness": 1},
 )
 
 

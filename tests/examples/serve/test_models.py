@@ -56,6 +56,16 @@ def test_descriptions(start, model):
 
 
 @pytest.mark.parametrize("model", ["tiny-custom-0b6"], indirect=True)
+def test_a_loudness_that_was_not_measured_is_told(start, model):
+    server = start("--model-path", model)
+    fields = {"input": TEXT, "seed": 1, "max_new_tokens": FRAMES}
+    _, headers, sound = server.speech(**fields, target_loudness=-10)
+    assert headers["x-qtts-ignored"] == "target_loudness"
+    _, headers, same = server.speech(**fields)
+    assert "x-qtts-ignored" not in headers and sound == same
+
+
+@pytest.mark.parametrize("model", ["tiny-custom-0b6"], indirect=True)
 def test_models_have_fingerprints(start, model):
     first, second = start("--model-path", model), start()
     prints = {server.speech(input=TEXT, max_new_tokens=FRAMES)[1]["x-qtts-fingerprint"] for server in (first, second)}

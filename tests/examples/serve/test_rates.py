@@ -35,7 +35,7 @@ def converted(sound, *description):
 
 
 def correlation(one, other, lag):
-    """Of two sounds, the second of which is `lag` samples late."""
+    """The correlation of two sounds, the second of which is `lag` samples late."""
     begin, end = max(0, -lag), min(len(one), len(other) - lag)
     one, other = one[begin:end], other[begin + lag:end + lag]
     product = sum(map(operator.mul, one, other))
@@ -77,7 +77,7 @@ def test_compressed(server, response_format, rate):
     status, _, sound = server.speech(input=TEXT, seed=1, response_format=response_format, sample_rate=rate)
     assert status == 200
     decoded = converted(sound)
-    assert -0.01 <= (len(decoded) - len(original())) / 24000 <= 0.3  # what an encoder has before and behind it
+    assert -0.01 <= (len(decoded) - len(original())) / 24000 <= 0.3  # an encoder adds sound before and behind it
     if response_format == "flac":
         check_is_original(decoded)
     probe = ["ffprobe", "-v", "error", "-show_entries", "stream=sample_rate", "-of", "csv=p=0", "-"]

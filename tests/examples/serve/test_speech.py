@@ -50,6 +50,8 @@ def test_a_seed_is_told_and_repeats_the_sound(server):
     ("voice", {"id": "grace"}, {"speaker": "grace"}),
     ("non_streaming_mode", True, {"layout": "non-streaming"}),
     ("non_streaming_mode", False, {"layout": "streaming"}),
+    ("target_loudness", -30, {"target_loudness": -30}),
+    ("target_loudness", 0, {}),  # off
     ("speed", 1, {}),
     ("speed", 1.5, {"rate": 1.5}),
     ("speed", 0.25, {"rate": 0.25}),

@@ -365,6 +365,7 @@ Result<ClonedVoice> Engine::CloneVoice(const Recording& recording, const CloneOp
   if (!world.script.clone.ok()) return world.script.clone;
   ClonedVoice voice;
   voice.reference_text = options.reference_text;
+  voice.loudness = world.script.voice_loudness;
   voice.warnings = world.script.clone_warnings;
   return voice;
 }
@@ -376,6 +377,7 @@ Result<ClonedVoice> LoadVoice(const std::string& path, const std::string& style,
   if (g_file_test(path.c_str(), G_FILE_TEST_EXISTS) == FALSE) return Status::NotFound(path + ": no such file");
   ClonedVoice voice;
   voice.reference_text = path;
+  voice.loudness = world.script.voice_loudness;
   if (path.find("designed") != std::string::npos) {
     voice.reference_codes = {1};
     voice.instruct = "A calm voice.";

@@ -5,6 +5,7 @@
 #include <chrono>
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -40,6 +41,7 @@ struct Script {
 
   Status clone;  // answer of CloneVoice()
   std::vector<std::string> clone_warnings;
+  std::optional<double> voice_loudness;  // of every cloned voice
 
   int64_t fail_at_frame = -1;  // the stream fails instead of making this frame, with …
   Status failure;              // …

@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <map>
 #include <string>
 
 namespace qtts {
@@ -56,6 +57,17 @@ TEST(DescriptionTest, AlignmentHead) {
   EXPECT_THAT(Error(R"({"alignment": {"layer": 0}})"), HasSubstr("alignment.head is missing"));
   EXPECT_THAT(Error(R"({"alignment": {"heads": 0}})"), HasSubstr("alignment has the unknown key 'heads'"));
   EXPECT_THAT(Error(R"({"alignment": true})"), HasSubstr("alignment is true, expected false or an object"));
+}
+
+TEST(DescriptionTest, LoudnessOfSpeakers) {
+  const auto description = ParseDescription("/m", R"({"loudness": {"Grace": -20.5, "clara": -31}})", TwoSpeakers());
+  ASSERT_TRUE(description.ok()) << description.status().message();
+  EXPECT_EQ(description->loudness, (std::map<std::string, double>{{"clara", -31}, {"grace", -20.5}}));
+  for (const char* json :
+       {R"({"loudness": -20})", R"({"loudness": {"nobody": -20}})", R"({"loudness": {"grace": -71}})",
+        R"({"loudness": {"grace": 10.5}})", R"({"loudness": {"grace": "-20"}})"}) {
+    EXPECT_THAT(Error(json), HasSubstr("expected an object with numbers of LUFS from -70 to 10")) << json;
+  }
 }
 
 TEST(DescriptionTest, HeadsOfReleasedCheckpoints) {

@@ -653,6 +653,32 @@ TEST(PromptErrors, VoicesOfOtherTypesOfCheckpoint) {
                 AllOf(HasSubstr("\"ryan\""), HasSubstr("a base checkpoint"), HasSubstr("custom_voice")));
 }
 
+// Before a voice file is read, it may hold either kind.
+TEST(PromptErrors, KindsOfVoicesByCheckpoint) {
+  const struct {
+    ModelType type;
+    VoiceKind kind;
+    bool usable;
+  } cases[] = {
+      {ModelType::kBase, VoiceKind::kNone, false},
+      {ModelType::kBase, VoiceKind::kCloned, true},
+      {ModelType::kBase, VoiceKind::kDesigned, false},
+      {ModelType::kBase, VoiceKind::kFile, true},
+      {ModelType::kVoiceDesign, VoiceKind::kNone, true},
+      {ModelType::kVoiceDesign, VoiceKind::kCloned, false},
+      {ModelType::kVoiceDesign, VoiceKind::kDesigned, true},
+      {ModelType::kVoiceDesign, VoiceKind::kFile, true},
+      {ModelType::kCustomVoice, VoiceKind::kNone, true},
+      {ModelType::kCustomVoice, VoiceKind::kCloned, false},
+      {ModelType::kCustomVoice, VoiceKind::kDesigned, false},
+      {ModelType::kCustomVoice, VoiceKind::kFile, false},
+  };
+  for (const auto& choice : cases) {
+    EXPECT_EQ(CheckVoiceChoice(choice.type, {}, "", choice.kind).ok(), choice.usable)
+        << ModelTypeName(choice.type) << static_cast<int>(choice.kind);
+  }
+}
+
 TEST(PromptErrors, ClonedVoices) {
   const ModelConfig config = Config(ModelType::kBase);
   const auto expect = [&](const std::shared_ptr<ClonedVoice>& voice, const ::testing::Matcher<std::string>& message) {

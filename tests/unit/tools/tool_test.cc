@@ -96,7 +96,7 @@ TEST(ToolTest, HelpNamesEveryCommand) {
   EXPECT_EQ(help.exit_status, 0);
   EXPECT_NE(help.out.find("  qtts-tool [OPTION"), std::string::npos) << help.out;
   for (const char* command : {"speak", "text", "inspect", "tokenize", "prompt", "codes", "decode", "voice make",
-                              "voice design", "voice mix", "voice show", "check", "align"}) {
+                              "voice design", "voice mix", "voice show", "check", "align", "loudness"}) {
     EXPECT_NE(help.out.find(command), std::string::npos) << command;
   }
 }
@@ -106,14 +106,14 @@ TEST(ToolTest, EveryCommandHasAManual) {
     std::vector<std::string> command;
     std::string has;
     std::string lacks;
-  } manuals[] = {{{}, "--seed", "no such option"},         {{"inspect"}, "--json", "--text"},
-                 {{"speak"}, "--raw", "--audio"},          {{"tokenize"}, "--pattern", "--text"},
-                 {{"prompt"}, "--text", "--seed"},         {{"text"}, "--lexicon", "--seed"},
-                 {{"codes"}, "--seed", "--output"},        {{"decode"}, "--output", "--text"},
-                 {{"check"}, "--against", "--text"},       {{"voice"}, "voice show FILE", "--lexicon"},
-                 {{"voice", "make"}, "--audio", "--seed"}, {{"voice", "show"}, "--json", "--audio"},
-                 {{"align"}, "--write", "--audio"},        {{"voice", "design"}, "--takes", "--audio"},
-                 {{"voice", "mix"}, "--output", "--text"}};
+  } manuals[] = {{{}, "--seed", "no such option"},          {{"inspect"}, "--json", "--text"},
+                 {{"speak"}, "--raw", "--audio"},           {{"tokenize"}, "--pattern", "--text"},
+                 {{"prompt"}, "--text", "--seed"},          {{"text"}, "--lexicon", "--seed"},
+                 {{"codes"}, "--seed", "--output"},         {{"decode"}, "--output", "--text"},
+                 {{"check"}, "--against", "--text"},        {{"voice"}, "voice show FILE", "--lexicon"},
+                 {{"voice", "make"}, "--audio", "--text "}, {{"voice", "show"}, "--json", "--audio"},
+                 {{"align"}, "--write", "--audio"},         {{"voice", "design"}, "--takes", "--audio"},
+                 {{"voice", "mix"}, "--output", "--text"},  {{"loudness"}, "--write", "--audio"}};
   for (const auto& manual : manuals) {
     for (const char* help : {"--help", "-h"}) {
       // Before and after the command, and before and after a missing or wrong argument.
@@ -664,6 +664,22 @@ TEST(ToolTest, SpeakSplitsALongText) {
             std::string::npos);
 }
 
+TEST(ToolTest, SpeakChangesTheRate) {
+  const TemporaryFolder folder;
+  const auto speak = [&](const std::string& text, const std::vector<std::string>& more) {
+    std::vector<std::string> words = {"speak", kVoice, text, "--seed", "3", "--json", "-o", folder.File("out.wav")};
+    words.insert(words.end(), more.begin(), more.end());
+    return Json::parse(RunTool(words).out);
+  };
+  const std::string text = "Please leave a message.";
+  const auto whole = speak(text, {})["samples"].get<int64_t>();
+  EXPECT_EQ(speak(text, {"--rate", "2"})["samples"], whole / 2);
+  EXPECT_EQ(speak(text, {"--rate", "0.5"})["samples"], whole * 2);
+  EXPECT_EQ(speak("<speak><prosody rate='200%'>" + text + "</prosody></speak>", {})["samples"], whole / 2);
+  const Outcome wrong = RunTool({"speak", kVoice, text, "--rate", "9", "-o", folder.File("out.wav")});
+  EXPECT_NE(wrong.err.find("--rate: must be 0.25 to 4"), std::string::npos) << wrong.err;
+}
+
 TEST(ToolTest, SpeakRefusesBeforeAnyWork) {
   const TemporaryFolder folder;
   const Environment no_voice = {{"QTTS_VOICE_PATH", "/nonexistent/voice"}};
@@ -883,6 +899,28 @@ TEST(ToolTest, AlignFindsTheHead) {
   EXPECT_EQ(description["default_speaker"], "grace");
 }
 
+// The bundled voice keeps the numbers that the tool measures; another processor may speak a little differently.
+TEST(ToolTest, LoudnessOfTheBundledVoice) {
+  const TemporaryFolder folder;
+  const std::string copy = folder.File("voice");
+  std::filesystem::copy(kVoice, copy, std::filesystem::copy_options::recursive);
+  const Json kept = Json::parse(Contents(copy + "/qttssrc.json"));
+  std::ofstream(copy + "/qttssrc.json") << R"({"default_speaker": "grace"})";
+  const Outcome outcome = RunTool({"loudness", copy, "--write", "--json"});
+  ASSERT_EQ(outcome.exit_status, 0) << outcome.err;
+  const Json measured = Json::parse(outcome.out)["loudness"];
+  ASSERT_EQ(measured.size(), 5U);
+  for (const auto& [speaker, loudness] : measured.items()) {
+    EXPECT_NEAR(loudness.get<double>(), kept["loudness"][speaker].get<double>(), 0.5) << speaker;
+  }
+  const Json description = Json::parse(Contents(copy + "/qttssrc.json"));
+  EXPECT_EQ(description["loudness"], measured);
+  EXPECT_EQ(description["default_speaker"], "grace");
+  const Outcome none = RunTool({"loudness"});
+  EXPECT_EQ(none.exit_status, 1);
+  EXPECT_NE(none.err.find("name a model folder"), std::string::npos) << none.err;
+}
+
 TEST(ToolTest, AlignTimesAFinishedUtterance) {
   const TemporaryFolder folder;
   const std::string text = "Hello there, this is it.";
@@ -1089,6 +1127,8 @@ TEST(ToolTest, AVoiceFromARecordingToSpeech) {
   EXPECT_EQ(json["x_vector"], 48);
   EXPECT_EQ(json["reference_codes"], 14 * 16);
   EXPECT_EQ(json["reference_text"], "So it goes.");
+  ASSERT_TRUE(json["loudness"].is_number()) << made.out;
+  EXPECT_NE(RunTool({"voice", "show", voice}).out.find(" LUFS"), std::string::npos);
   EXPECT_EQ(RunTool({"voice", "show", voice, "--json"}).out, made.out);
   EXPECT_NE(RunTool({"voice", "show", voice}).out.find("in-context"), std::string::npos);
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later
 #include <gtest/gtest.h>
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -39,6 +40,28 @@ TEST(VoiceFileTest, ComesBackAsItWas) {
     EXPECT_EQ(loaded->reference_codes, voice.reference_codes);
     EXPECT_EQ(loaded->reference_text, voice.reference_text);
     EXPECT_EQ(loaded->model, voice.model);
+  }
+}
+
+TEST(VoiceFileTest, KeepsItsLoudness) {
+  const TempFolder folder;
+  const std::string path = folder / "voice.safetensors";
+  ClonedVoice voice = Voice();
+  ASSERT_TRUE(SaveVoice(voice, path).ok());
+  const std::string before = ReadFile(path);
+  EXPECT_EQ(LoadVoice(path)->loudness, std::nullopt) << "a file of earlier versions";
+  EXPECT_EQ(before.find("loudness"), std::string::npos);
+  for (const double loudness : {-70.0, -23.25, -0.01, 0.0, 10.0}) {
+    voice.loudness = loudness;
+    ASSERT_TRUE(SaveVoice(voice, path).ok());
+    EXPECT_EQ(LoadVoice(path)->loudness, loudness);
+  }
+  const std::string good = ReadFile(path);
+  for (const char* wrong : {"10.01", "-99.5", "1e400", "-nan ", "loud ", "10,00", " 10.0"}) {
+    std::string file = good;
+    file.replace(file.find("10.00"), 5, wrong);
+    WriteFile(path, file);
+    EXPECT_EQ(LoadVoice(path).status().code(), StatusCode::kCorruptModel) << wrong;
   }
 }
 
