@@ -41,7 +41,7 @@ constexpr size_t kMaxStage = size_t{64} << 10;
 
 template <GemmShape kShape, int kBlockRows>
 constexpr Product FewProduct(const char* name) {
-  return {kShape, name,
+  return {kShape, name, false,
           [](const Matrix& matrix, const GemmRows& rows, const ProductNumbers&) {
             return ReadsPlainRows(matrix, rows) && (kBlockRows > 1 || rows.rows == 1) &&
                    gemm::FewStageBytes(matrix.chunks(), std::min<int64_t>(rows.rows, kBlockRows)) <= kMaxStage;
@@ -53,7 +53,7 @@ constexpr Product FewProduct(const char* name) {
 
 template <GemmShape kShape, int kBlockRows>
 constexpr Product WideProduct(const char* name) {
-  return {kShape, name,
+  return {kShape, name, false,
           [](const Matrix& matrix, const GemmRows& rows, const ProductNumbers&) {
             return ReadsPlainRows(matrix, rows) && (!gemm::HasNorm(matrix.kind) || rows.normed.x != nullptr);
           },
@@ -63,7 +63,7 @@ constexpr Product WideProduct(const char* name) {
 }
 
 constexpr Product ClusterProduct(const char* name) {
-  return {GemmShape::kCluster, name,
+  return {GemmShape::kCluster, name, false,
           [](const Matrix& matrix, const GemmRows& rows, const ProductNumbers& numbers) {
             return ReadsPlainRows(matrix, rows) && matrix.kind == GemmKind::kAdd &&
                    gemm::CanRunCluster(matrix.outputs, matrix.chunks(), rows.rows, numbers.clusters_at_once);
@@ -75,7 +75,7 @@ constexpr Product ClusterProduct(const char* name) {
 
 template <GemmShape kShape, int kGroups, int kRows, WarpgroupTile::Blocks kBlocks>
 constexpr Product WarpgroupProduct(const char* name) {
-  return {kShape, name,
+  return {kShape, name, false,
           [](const Matrix& matrix, const GemmRows& rows, const ProductNumbers&) {
             return ReadsPlainRows(matrix, rows) && rows.normed.x != nullptr && rows.normed.columns >= matrix.columns &&
                    gemm::CanRunWarpgroup({kGroups, kRows, kBlocks}, matrix.kind, matrix.columns);
@@ -87,7 +87,7 @@ constexpr Product WarpgroupProduct(const char* name) {
 
 template <GemmShape kShape, int kRows, int kOutputs>
 constexpr Product TilesProduct(const char* name) {
-  return {kShape, name,
+  return {kShape, name, true,
           [](const Matrix& matrix, const GemmRows& rows, const ProductNumbers&) {
             return matrix.library == nullptr && gemm::CanRunTiles({kRows, kOutputs}, matrix, rows);
           },
@@ -99,7 +99,7 @@ constexpr Product TilesProduct(const char* name) {
 }
 
 constexpr Product LibraryProductRow(const char* name) {
-  return {GemmShape::kLibrary, name,
+  return {GemmShape::kLibrary, name, false,
           [](const Matrix& matrix, const GemmRows& rows, const ProductNumbers&) {
             return matrix.library != nullptr && !rows.x_swizzled && !rows.y_swizzled && rows.normed.sums != nullptr &&
                    (!gemm::HasNorm(matrix.kind) || rows.normed.x != nullptr);
@@ -218,9 +218,8 @@ void Gemm(const Launcher& launch, Precision precision, const Matrix& matrix, con
   if (precision == Precision::kF32) return gemm::RunF32(launch, matrix.kind, matrix.tiles(), ArgumentsOf(matrix, r));
   const ProductNumbers& numbers = launch.numbers->products;
   const Product& product = gemm::ProductOf(r.shape == GemmShape::kBest ? ChooseShape(matrix, r, numbers) : r.shape);
-  if (!product.covers(matrix, r, numbers)) {
-    launch.error =
-        cudaErrorInvalidValue;  // swizzled rows where TakesSwizzled() is false, or a shape that CanRun() refuses
+  if ((r.x_swizzled || r.y_swizzled) && !product.takes_swizzled) {
+    launch.error = cudaErrorInvalidValue;  // TakesSwizzled() is false
     return;
   }
   product.run(launch, matrix, r);

@@ -10,7 +10,8 @@ namespace qtts::cuda::gemm {
 // with operands and epilogue. A new one is a row of the table in gemm.cc.
 struct Product {
   GemmShape shape;
-  const char* name;  // of benchmarks' columns and tests
+  const char* name;     // of benchmarks' columns and tests
+  bool takes_swizzled;  // rows in and out may be swizzled (GemmRows::x_swizzled, y_swizzled)
   // Returns whether it covers these rows of the matrix on the current device: number of rows, order of the operands,
   // kind of the epilogue, scratch memory.
   bool (*covers)(const Matrix& matrix, const GemmRows& rows, const ProductNumbers& numbers);
