@@ -148,7 +148,7 @@ struct AttendMemory {
   alignas(16) T new_keys[kMaxNewRows][kWidth];
   alignas(16) T new_values[kMaxNewRows][kWidth];
   alignas(16) float warp_y[kWarps][kGroup][kWidth];
-  alignas(16) float warp_max[kGroup][kWarps];
+  alignas(16) int warp_exponent[kGroup][kWarps];
   alignas(16) float warp_sum[kGroup][kWarps];
   bool last;
 };
@@ -254,30 +254,6 @@ class AttendBlock {
     }
   }
 
-  // Keys of a split that lie in the cache; their values are page_positions rows further on.
-  struct CachedKeys {
-    const T* keys;
-    int bytes;  // 0: none
-  };
-  // Those of the split `further` splits on. None either of a page after the following one: it serves hints only.
-  __device__ __forceinline__ CachedKeys KeysAhead(int further) const {
-    const int first = (split_ + further) * kSplitPositions;
-    const int begin = max(FirstSeen(a, position_), first);
-    const int end = min(cached_, first + kSplitPositions);
-    const int row = row_of_page_ + further * kSplitPositions;
-    if (idle() || end <= begin || row >= 2 * a.page_positions) return {nullptr, 0};
-    const bool follows = row >= a.page_positions;
-    const T* const page = follows ? following_page_ : page_;
-    return {RowOfPage(page, (follows ? row - a.page_positions : row) + begin - first),
-            (end - begin) * a.head_dim * static_cast<int>(sizeof(T))};
-  }
-  // Asks for them and their values to be brought into L2.
-  __device__ __forceinline__ void Prefetch(const CachedKeys& ahead) const {
-    if (ahead.bytes == 0) return;
-    PrefetchL2(ahead.keys, ahead.bytes);
-    PrefetchL2(ahead.keys + a.page_positions * a.head_dim, ahead.bytes);
-  }
-
   // The page of the split_index-th split that the row sees.
   __device__ __forceinline__ T* PageOf(int split_index) const {
     const int split = FirstSplit(a, position_) + split_index;
@@ -321,16 +297,6 @@ class AttendBlock {
     }
   }
 
-  // Raises `most` to the largest scores of this lane's positions.
-  __device__ __forceinline__ void FindLargest(float scale, float (&most)[kGroup]) {
-    float scores[kGroup][kTurns];
-    SoftmaxPart<kGroup> sums;
-    sums.Clear();
-    Score(scale, scores, &sums);
-#pragma unroll
-    for (int g = 0; g < kGroup; ++g) most[g] = fmaxf(most[g], sums.most[g]);
-  }
-
   // Writes the results of this warp's positions to shared memory.
   __device__ __forceinline__ void Attend(float scale) {
     const auto seen = [&](int turn) { return IsSeen(turn); };
@@ -338,15 +304,15 @@ class AttendBlock {
     SoftmaxPart<kGroup> sums;
     sums.Clear();
     Score(scale, scores, &sums);
-    WeighValues<false, T>(scores, values_, seen, &sums);
-    JoinLanes<kLanes, T>(&sums);
+    WeighValues<T>(scores, values_, seen, &sums);
+    JoinLanes<kLanes>(&sums);
     if (lane_ >= kLanes) return;
 #pragma unroll
     for (int g = 0; g < kGroup; ++g) {
 #pragma unroll
       for (int e = 0; e < 8; ++e) m.warp_y[warp_][g][part_ * 8 + e] = sums.y[g][e];
       if (part_ == 0) {
-        m.warp_max[g][warp_] = sums.most[g];
+        m.warp_exponent[g][warp_] = sums.exponent[g];
         m.warp_sum[g][warp_] = sums.sum[g];
       }
     }
@@ -364,14 +330,15 @@ class AttendBlock {
 
   // Element d of head g, combined of the warps.
   __device__ __forceinline__ MergedWarps<1> Merged(int g, int d) const {
-    float maxima[kWarps], sums[kWarps], y[kWarps][1];
+    int exponents[kWarps];
+    float sums[kWarps], y[kWarps][1];
 #pragma unroll
     for (int w = 0; w < kWarps; ++w) {
-      maxima[w] = m.warp_max[g][w];
+      exponents[w] = m.warp_exponent[g][w];
       sums[w] = m.warp_sum[g][w];
       y[w][0] = m.warp_y[w][g][d];
     }
-    return MergeWarpParts<T>(maxima, sums, y);
+    return MergeWarpParts(exponents, sums, y);
   }
 
   // Combines the warps: to y, or, if the row has several splits, to this split's record.
@@ -388,7 +355,7 @@ class AttendBlock {
       mine[2 * kGroup + i] = merged.value[0];
       if (d == 0) {
         mine[g] = merged.total;
-        mine[kGroup + g] = merged.largest;
+        mine[kGroup + g] = __int_as_float(merged.exponent);
       }
     }
   }
@@ -408,16 +375,13 @@ class AttendBlock {
     __threadfence();
     for (int i = threadIdx.x; i < elements(); i += kThreads) {
       const int g = i / a.head_dim;
-      float largest = -INFINITY;
-      for (int s = 0; s < used_splits_; ++s) largest = fmaxf(largest, LoadL2(Record(s) + kGroup + g));
-      float total = 0, value = 0;
+      SplitSums sums;
 #pragma unroll 4
       for (int s = 0; s < used_splits_; ++s) {
         const float* const other = Record(s);
-        AddSplit(SplitFactor<T>(LoadL2(other + kGroup + g), largest), LoadL2(other + g), LoadL2(other + 2 * kGroup + i),
-                 &total, &value);
+        sums.Add(__float_as_int(LoadL2(other + kGroup + g)), LoadL2(other + g), LoadL2(other + 2 * kGroup + i));
       }
-      Store(i, value / total);
+      Store(i, sums.value / sums.total);
     }
   }
 
@@ -461,7 +425,7 @@ class AttendBlock {
   }
   // Whether this lane's eight elements lie within the head.
   __device__ __forceinline__ bool HasElements() const { return part_ * 8 < a.head_dim; }
-  // Sums, maxima, then values.
+  // Sums, exponents (as the bits of a float), then values.
   __device__ __forceinline__ float* Record(int split) const {
     const int record = elements() + 2 * kGroup;
     return a.partial + (static_cast<int64_t>(row_) * groups_ + first_head_ / kGroup) * a.splits * record +

@@ -3,7 +3,7 @@
 
 #include "attention/attend_block.cuh"
 #include "attention/attention.h"
-#include "attention/many_rows.h"
+#include "attention/head_pairs.h"
 
 namespace qtts::cuda {
 namespace {
@@ -32,6 +32,60 @@ __global__ void __launch_bounds__(kThreads, kBlocksTogether<T, kLanes, kGroup>) 
   __syncthreads();
   block.MergeWarps();
   block.CombineSplits();
+}
+
+// A block goes through all splits of a row's context and combines them in order, without scratch memory; the next one's
+// keys and values are loaded while its warps are combined.
+template <typename T, int kLanes, int kGroup>
+__global__ void __launch_bounds__(kThreads, kBlocksTogether<T, kLanes, kGroup>) ContextKernel(AttendArguments a) {
+  __shared__ AttendMemory<T, kLanes, kGroup> memory;
+  AttendBlock<T, kLanes, kGroup> block(a, &memory, static_cast<int>(blockIdx.y), static_cast<int>(blockIdx.x) * kGroup,
+                                       0);
+  const bool absent = block.absent();
+  if (!absent && !a.appended) block.LoadCached();
+  const bool live = a.live == nullptr || LoadL2(a.live) != 0;
+  const HeadPlacer<> placer = block.Placer();
+
+  WaitForPrevious();
+  LetNextStart();
+  if (absent || !live) return;
+  if (a.appended) block.LoadCached();
+  const int used = block.used_splits();
+  block.PlaceHeads(placer, block.PageOf(used - 1));
+  __syncthreads();
+
+  constexpr int kElements = (kGroup * kLanes * 8 + kThreads - 1) / kThreads;  // of a thread
+  SplitSums sums[kElements];
+  const float scale = block.Scale();
+#pragma unroll 1
+  for (int s = 0; s < used; ++s) {
+    block.Attend(scale);
+    __syncthreads();
+    if (s + 1 < used) {
+      block.GoToNext();
+      block.LoadCached();
+    } else {
+      block.Drop();
+    }
+#pragma unroll
+    for (int n = 0; n < kElements; ++n) {
+      const int i = static_cast<int>(threadIdx.x) + n * kThreads;
+      if (i >= block.elements()) break;
+      const MergedWarps<1> merged = block.Merged(i / a.head_dim, i % a.head_dim);
+      if (used == 1) {
+        block.Store(i, merged.value[0] / merged.total);
+      } else {
+        sums[n].Add(merged.exponent, merged.total, merged.value[0]);
+      }
+    }
+    __syncthreads();
+  }
+  if (used == 1) return;
+#pragma unroll
+  for (int n = 0; n < kElements; ++n) {
+    const int i = static_cast<int>(threadIdx.x) + n * kThreads;
+    if (i < block.elements()) block.Store(i, sums[n].value / sums[n].total);
+  }
 }
 
 template <typename T>
@@ -94,19 +148,27 @@ int GroupOf(const TransformerConfig& config, int64_t rows, int splits, const Att
   return group % 4 == 0 ? 4 : group % 2 == 0 ? 2 : 1;
 }
 
-template <typename T, int kLanes>
+// kWhole: a block for a whole context, instead of one for each split.
+template <bool kWhole, typename T, int kLanes>
 void AttendGroup(const Launcher& launch, int group, dim3 grid, const AttendArguments& a) {
-  if (group == 1) launch(AttendKernel<T, kLanes, 1>, grid, kThreads, 0, a);
-  if (group == 2) launch(AttendKernel<T, kLanes, 2>, grid, kThreads, 0, a);
-  if (group == 4) launch(AttendKernel<T, kLanes, 4>, grid, kThreads, 0, a);
+  const auto run = [&](auto by_splits, auto whole) { launch(kWhole ? whole : by_splits, grid, kThreads, 0, a); };
+  if (group == 1) run(AttendKernel<T, kLanes, 1>, ContextKernel<T, kLanes, 1>);
+  if (group == 2) run(AttendKernel<T, kLanes, 2>, ContextKernel<T, kLanes, 2>);
+  if (group == 4) run(AttendKernel<T, kLanes, 4>, ContextKernel<T, kLanes, 4>);
 }
 
-template <typename T>
+template <bool kWhole, typename T>
 void AttendLanes(const Launcher& launch, int group, dim3 grid, const AttendArguments& a) {
-  if (a.head_dim <= 16) return AttendGroup<T, 2>(launch, group, grid, a);
-  if (a.head_dim <= 64) return AttendGroup<T, 8>(launch, group, grid, a);
-  if (a.head_dim <= 128) return AttendGroup<T, 16>(launch, group, grid, a);
-  return AttendGroup<T, 32>(launch, group, grid, a);
+  if (a.head_dim <= 16) return AttendGroup<kWhole, T, 2>(launch, group, grid, a);
+  if (a.head_dim <= 64) return AttendGroup<kWhole, T, 8>(launch, group, grid, a);
+  if (a.head_dim <= 128) return AttendGroup<kWhole, T, 16>(launch, group, grid, a);
+  return AttendGroup<kWhole, T, 32>(launch, group, grid, a);
+}
+
+template <bool kWhole>
+void AttendRows(const Launcher& launch, Precision precision, int group, dim3 grid, const AttendArguments& a) {
+  if (precision == Precision::kF32) return AttendLanes<kWhole, float>(launch, group, grid, a);
+  AttendLanes<kWhole, __nv_bfloat16>(launch, group, grid, a);
 }
 
 }  // namespace
@@ -139,13 +201,16 @@ void Attend(const Launcher& launch, Precision precision, const TransformerConfig
   a.partial = scratch.partial;
   a.tickets = scratch.tickets;
   a.live = live;
-  if (!NeedsSplits(launch.numbers->attention, rows.rows)) return AttendManyRows(launch, precision, a, rows.rows);
-  const int group = GroupOf(config, rows.rows, splits, launch.numbers->attention);
-  const dim3 grid(static_cast<unsigned>(config.num_heads / group * splits), static_cast<unsigned>(rows.rows));
-  if (precision == Precision::kF32) {
-    AttendLanes<float>(launch, group, grid, a);
+  const bool whole = !NeedsSplits(launch.numbers->attention, rows.rows);
+  if (whole && CanAttendPairTurns(precision, a)) return AttendPairTurns(launch, a, rows.rows);
+  if (whole && CanAttendPairContexts(precision, a)) return AttendPairContexts(launch, a, rows.rows);
+  const int parts = whole ? 1 : splits;  // of a context
+  const int group = GroupOf(config, rows.rows, parts, launch.numbers->attention);
+  const dim3 grid(static_cast<unsigned>(config.num_heads / group * parts), static_cast<unsigned>(rows.rows));
+  if (whole) {
+    AttendRows<true>(launch, precision, group, grid, a);
   } else {
-    AttendLanes<__nv_bfloat16>(launch, group, grid, a);
+    AttendRows<false>(launch, precision, group, grid, a);
   }
 }
 

@@ -11,8 +11,8 @@ namespace qtts::cuda::attention {
 
 struct AttendArguments;
 
-// AttendManyRows() for the shape of all released models: two query heads of 128 elements for each key head, in BF16,
-// without a window. A warp for each row and key head, with the bits of the kernels for any shape, in fewer
+// Attention of many rows for the shape of all released models: two query heads of 128 elements for each key head, in
+// BF16, without a window. A warp for each row and key head, with the bits of the kernels for any shape, in fewer
 // instructions than the memory takes time.
 
 // Contexts of any length in pages of kPagePositions; new rows are alone in their sequence.

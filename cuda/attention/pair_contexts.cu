@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later
 #include "attention/head_pairs.cuh"
 #include "attention/head_pairs.h"
+#include "rules/score_power.h"
 #include "runtime/async_copy.cuh"
 
 namespace qtts::cuda::attention {
@@ -11,38 +12,29 @@ constexpr int kHalfTurn = kTurnPositions / 2;
 constexpr int kHalfWarps = kWarps / 2;
 
 // Keys or values of half a split: the first or the second eight positions of each turn. One tile then holds a group's
-// positions of all turns, and its scores become weights without the other half.
+// positions of all turns.
 struct Tile {
   Bf16 rows[kTurns][kHalfTurn][kHeadDim];
 };
-constexpr int kTiles = 3;  // in flight or in use
-
-// Weights of one split, and what joins its parts.
-struct SplitWeights {
-  float weights[2][kPair][kHalfTurn][kTurns];
-  float factors[2][kPair][kHalfTurn];  // of a group of lanes in its warp
-  float most[kPair][kWarps];           // the warps' largest scores, then their factors
-  float sums[kPair][kWarps];
-  float largest[kPair], total[kPair];
-};
-// Longer contexts are scored twice, the first time for the largest score.
-constexpr int kSplitsKept = 16;
+constexpr int kTiles = 3;         // in flight or in use
+constexpr int kTilesOfSplit = 4;  // two of keys, two of values
 
 struct ContextMemory {
   alignas(16) Tile tiles[kTiles];
   union {
     alignas(16) float q[kPair][kHeadDim];  // until it is in registers
-    alignas(16) SplitWeights splits[kSplitsKept];
+    // Scores of a split, then weights.
+    alignas(16) float weights[2][kPair][kHalfTurn][kTurns];
   };
   alignas(16) Bf16 own_key[kHeadDim];
   alignas(16) Bf16 own_value[kHeadDim];
 };
-constexpr int kContextBlocks = 6;
+constexpr int kContextBlocks = 8;
 // On an SM of compute capability 9.0: 228 KB, of which a block takes 1 KB besides its own.
 static_assert((sizeof(ContextMemory) + 1024) * kContextBlocks <= 228 * 1024);
 
-// Keys, then values of all splits go through a ring of tiles: no split's values are weighed before the largest score of
-// all is known, so no split's result has to be kept.
+// Keys, then values of each split go through a ring of tiles. A split's weights are relative to the largest exponent so
+// far, to which the sums of the splits before it are brought: all joins are plain sums.
 class ContextWarp {
  public:
   __device__ __forceinline__ ContextWarp(const AttendArguments& arguments, ContextMemory* memory, int row, int kv_head)
@@ -54,8 +46,7 @@ class ContextWarp {
         position_(a.Position(row)),
         cached_(a.appended ? position_ + 1 : position_),
         used_(last() / kSplitPositions + 1),
-        score_tiles_(2 * used_),
-        tiles_(used_ <= kSplitsKept ? 2 * score_tiles_ : 3 * score_tiles_) {}
+        tiles_(kTilesOfSplit * used_) {}
 
   __device__ __forceinline__ bool absent() const { return sequence_ < 0 || position_ < 0; }
   __device__ __forceinline__ int position() const { return position_; }
@@ -92,7 +83,7 @@ class ContextWarp {
   }
 
   __device__ __forceinline__ void Attend() {
-    float values[kPair][4] = {}, totals[kPair] = {};
+    float values[kPair][4] = {};
     float merged[kPair][4];
 #pragma unroll 1
     for (unsigned number = 0; number < tiles_; ++number) {
@@ -100,28 +91,28 @@ class ContextWarp {
       __syncwarp();
       const Place place = PlaceOf(number);
       Tile& tile = m.tiles[number % kTiles];
-      SplitWeights& split = m.splits[used_ <= kSplitsKept ? place.split : 0];
       const int turns = TurnsOf(place);
       AddOwnRow(place, &tile);
       if (!place.values) {
-        if (turns > 0) Score(tile, place, turns, &split);
-        if (place.half == 1) JoinWarps(turns > 0 ? kWarps : kHalfWarps, &split);
+        if (turns > 0) Score(tile, place, turns);
+        if (place.half == 1) MakeWeights(place.split);
       } else {
         if (place.half == 0) Clear(&merged);
         if (turns == kTurns) {
-          Weigh<true>(tile, split, place.half, turns, &merged);
+          Weigh<true>(tile, place.half, turns, &merged);
         } else {
-          Weigh<false>(tile, split, place.half, turns, &merged);
+          Weigh<false>(tile, place.half, turns, &merged);
         }
-        if (place.half == 1) AddToResult(split, merged, &totals, &values);
+        if (place.half == 1) AddToResult(merged, &values);
       }
       __syncwarp();
       CopyTile(number + kTiles);
     }
 #pragma unroll
     for (int g = 0; g < kPair; ++g) {
+      const float total = __shfl_sync(~0U, total_, g * kHalfTurn);
 #pragma unroll
-      for (int e = 0; e < 4; ++e) values[g][e] /= totals[g];
+      for (int e = 0; e < 4; ++e) values[g][e] /= total;
     }
     StorePair(a, row_, kv_head_, lane_, values);
   }
@@ -137,12 +128,8 @@ class ContextWarp {
     // Position of its first row.
     __device__ __forceinline__ unsigned position() const { return split * kSplitPositions + half * kHalfTurn; }
   };
-  // Keys of all splits, then their values; in a context that is scored twice, then keys and values of each split.
-  __device__ __forceinline__ Place PlaceOf(unsigned number) const {
-    const bool again = number >= score_tiles_;
-    const unsigned tile = again ? number - score_tiles_ : number;
-    if (again && used_ > kSplitsKept) return {tile / 4, tile % 2, tile / 2 % 2 == 1};
-    return {tile / 2, tile % 2, again};
+  __device__ __forceinline__ static Place PlaceOf(unsigned number) {
+    return {number / kTilesOfSplit, number % 2, number % kTilesOfSplit >= 2};
   }
   // Turns of a tile of which the row sees a position.
   __device__ __forceinline__ int TurnsOf(const Place& place) const {
@@ -207,8 +194,8 @@ class ContextWarp {
     __syncwarp();
   }
 
-  // Scores a tile of keys: weights of its positions, and its warps' largest scores and sums.
-  __device__ __forceinline__ void Score(const Tile& tile, const Place& place, int turns, SplitWeights* split) const {
+  // Scores a tile of keys.
+  __device__ __forceinline__ void Score(const Tile& tile, const Place& place, int turns) const {
     const float scale = 1.0F / sqrtf(static_cast<float>(kHeadDim));
     const unsigned of_batch = lane_ / kPositionLanes, unit = lane_ % kPositionLanes;
 #pragma unroll
@@ -221,66 +208,52 @@ class ContextWarp {
         queries_.Multiply(key[unit], key[unit + kPositionLanes], products[c]);
       }
       const unsigned c = unit / 2;
-      split->weights[place.half][lane_ % 2][c % 2 * 4 + of_batch][t + c / 2] = ReduceBatch(products, lane_) * scale;
+      m.weights[place.half][lane_ % 2][c % 2 * 4 + of_batch][t + c / 2] = ReduceBatch(products, lane_) * scale;
     }
-    __syncwarp();
-
-    // A lane for each position of half a turn and each query; lanes 16 to 31 do the same again.
-    const unsigned g = lane_ / kHalfTurn % kPair, n = lane_ % kHalfTurn;
-    float* const mine = split->weights[place.half][g][n];
-    const float4 four = *reinterpret_cast<const float4*>(mine);
-    const float scores[kTurns] = {four.x, four.y, four.z, four.w};
-    const unsigned first = place.position() + n;
-    const auto seen = [&](unsigned t) { return first + t * kTurnPositions <= last(); };
-    float most = -INFINITY, sum = 0, weights[kTurns];
-#pragma unroll
-    for (int t = 0; t < kTurns; ++t) most = fmaxf(most, seen(t) ? scores[t] : -INFINITY);
-#pragma unroll
-    for (int t = 0; t < kTurns; ++t) {
-      weights[t] = seen(t) ? Exponential<Bf16>(scores[t] - most) : 0;
-      sum += weights[t];
-    }
-    const float other_sum = __shfl_xor_sync(~0U, sum, 1);
-    const JoinFactors factors = FactorsToJoin<Bf16>(most, __shfl_xor_sync(~0U, most, 1));
-    if (lane_ >= kPair * kHalfTurn) return;
-    *reinterpret_cast<float4*>(mine) = {weights[0], weights[1], weights[2], weights[3]};
-    split->factors[place.half][g][n] = factors.own;
-    if (n % 2 == 1) return;
-    const unsigned warp = place.half * kHalfWarps + n / 2;
-    split->most[g][warp] = factors.largest;
-    split->sums[g][warp] = JoinedSum(sum, factors.own, other_sum, factors.other);
   }
 
-  // Computes the factors of the first `warps` warps, and the split's largest score and sum; the other warps have no
-  // position.
-  __device__ __forceinline__ void JoinWarps(unsigned warps, SplitWeights* split) {
+  // Makes a split's scores weights, and adds their sum to the total. A lane for each half, query and position of half a
+  // turn.
+  __device__ __forceinline__ void MakeWeights(unsigned split) {
     __syncwarp();
-    const unsigned g = lane_ / kWarps % kPair, w = lane_ % kWarps;
-    const float most = w < warps ? split->most[g][w] : -INFINITY;
-    const float sum = w < warps ? split->sums[g][w] : 0;
-    float largest = most;
+    const unsigned half = lane_ / (kPair * kHalfTurn), g = lane_ / kHalfTurn % kPair, n = lane_ % kHalfTurn;
+    float* const mine = m.weights[half][g][n];
+    const float4 four = *reinterpret_cast<const float4*>(mine);
+    const float scores[kTurns] = {four.x, four.y, four.z, four.w};
+    const unsigned first = split * kSplitPositions + half * kHalfTurn + n;
+    const auto seen = [&](unsigned t) { return first + t * kTurnPositions <= last(); };
+    int exponent = kNoExponent;
 #pragma unroll
-    for (int offset = 1; offset < kWarps; offset *= 2) {
-      largest = fmaxf(largest, __shfl_xor_sync(~0U, largest, offset));
+    for (int t = 0; t < kTurns; ++t) exponent = max(exponent, seen(t) ? ExponentOf(scores[t]) : kNoExponent);
+#pragma unroll
+    for (int offset = 1; offset < kHalfTurn; offset *= 2) {
+      exponent = max(exponent, __shfl_xor_sync(~0U, exponent, offset));
     }
-    const float factor = WarpFactor<Bf16>(most, largest);
+    exponent = max(exponent, __shfl_xor_sync(~0U, exponent, kPair * kHalfTurn));
+    const JoinFactors factors = FactorsToJoin(exponent_, exponent);
+    exponent_ = factors.exponent;
+    before_ = factors.own;
+    float sum = 0, weights[kTurns];
+#pragma unroll
+    for (int t = 0; t < kTurns; ++t) {
+      weights[t] = seen(t) ? WeightOf<false>(scores[t], exponent_) : 0;
+      sum = __fadd_rn(sum, weights[t]);
+    }
+    *reinterpret_cast<float4*>(mine) = {weights[0], weights[1], weights[2], weights[3]};
+    // The pairs of groups, then the eight warps in order: warp w has the positions 2 w and 2 w + 1 of its turns.
+    sum = __fadd_rn(sum, __shfl_xor_sync(~0U, sum, 1));
     float total = 0;
 #pragma unroll
-    for (int n = 0; n < kWarps; ++n) {
-      total = WithWarp(__shfl_sync(~0U, factor, n, kWarps), __shfl_sync(~0U, sum, n, kWarps), total);
+    for (unsigned w = 0; w < kWarps; ++w) {
+      const unsigned from = w / kHalfWarps * (kPair * kHalfTurn) + g * kHalfTurn + w % kHalfWarps * 2;
+      total = __fadd_rn(total, __shfl_sync(~0U, sum, from));
     }
-    largest_ = fmaxf(largest_, largest);
-    if (lane_ >= kPair * kWarps) return;
-    split->most[g][w] = factor;
-    if (w > 0) return;
-    split->largest[g] = largest;
-    split->total[g] = total;
+    total_ = __fmaf_rn(total_, before_, total);
   }
 
   // Weighs a tile of values, and adds its warps to `merged`. kAll: it has all turns.
   template <bool kAll>
-  __device__ __forceinline__ void Weigh(const Tile& tile, const SplitWeights& split, unsigned half, int turns,
-                                        float (*merged)[kPair][4]) const {
+  __device__ __forceinline__ void Weigh(const Tile& tile, unsigned half, int turns, float (*merged)[kPair][4]) const {
     if (!kAll && turns == 0) return AddZero(merged);
 #pragma unroll 2
     for (int w = 0; w < kHalfWarps; ++w) {
@@ -291,7 +264,7 @@ class ContextWarp {
         float weights[kPair][kTurns];
 #pragma unroll
         for (int g = 0; g < kPair; ++g) {
-          const float4 four = *reinterpret_cast<const float4*>(split.weights[half][g][2 * w + n]);
+          const float4 four = *reinterpret_cast<const float4*>(m.weights[half][g][2 * w + n]);
           weights[g][0] = four.x;
           weights[g][1] = four.y;
           weights[g][2] = four.z;
@@ -312,32 +285,23 @@ class ContextWarp {
       }
 #pragma unroll
       for (int g = 0; g < kPair; ++g) {
-        const float* const factors = &split.factors[half][g][2 * w];
-        const float factor = split.most[g][half * kHalfWarps + w];
 #pragma unroll
         for (int e = 0; e < 4; ++e) {
-          const float joined = JoinedSum(y[0][g][e], factors[0], y[1][g][e], factors[1]);
-          (*merged)[g][e] = WithWarp(factor, joined, (*merged)[g][e]);
+          (*merged)[g][e] = __fadd_rn((*merged)[g][e], __fadd_rn(y[0][g][e], y[1][g][e]));
         }
       }
     }
   }
 
   // Adds a split's result; that of a single split is the result.
-  __device__ __forceinline__ void AddToResult(const SplitWeights& split, const float (&merged)[kPair][4],
-                                              float (*totals)[kPair], float (*values)[kPair][4]) const {
+  __device__ __forceinline__ void AddToResult(const float (&merged)[kPair][4], float (*values)[kPair][4]) const {
 #pragma unroll
     for (int g = 0; g < kPair; ++g) {
-      const float largest = __shfl_sync(~0U, largest_, g * kWarps);
-      const float before = (*totals)[g];
+      const float before = __shfl_sync(~0U, before_, g * kHalfTurn);
 #pragma unroll
       for (int e = 0; e < 4; ++e) {
-        (*totals)[g] = before;
-        AddSplit(SplitFactor<Bf16>(split.largest[g], largest), split.total[g], merged[g][e], &(*totals)[g],
-                 &(*values)[g][e]);
-        if (used_ == 1) (*values)[g][e] = merged[g][e];
+        (*values)[g][e] = used_ == 1 ? merged[g][e] : __fmaf_rn((*values)[g][e], before, merged[g][e]);
       }
-      if (used_ == 1) (*totals)[g] = split.total[g];
     }
   }
 
@@ -346,12 +310,14 @@ class ContextWarp {
   const unsigned lane_ = threadIdx.x;
   const int row_, kv_head_, sequence_, position_;
   const int cached_;
-  const unsigned used_;         // splits
-  const unsigned score_tiles_;  // two for each split
+  const unsigned used_;  // splits
   const unsigned tiles_;
   unsigned page_group_ = ~0U;
   uint64_t page_ = 0;
-  float largest_ = -INFINITY;  // score of query lane / 8 % 2
+  // The exponent so far of query lane / 8 % 2, the sum of all weights relative to it, and the factor that brought the
+  // splits before the last one to it.
+  int exponent_ = kNoExponent;
+  float total_ = 0, before_ = 0;
   LaneQueries queries_;
 };
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later
 #include "attention/head_pairs.cuh"
 #include "attention/head_pairs.h"
+#include "rules/score_power.h"
 #include "runtime/async_copy.cuh"
 
 namespace qtts::cuda::attention {
@@ -11,17 +12,14 @@ constexpr int kTurnBlocks = 6;  // on an SM, by register use
 
 // Shared memory of one warp.
 struct TurnMemory {
-  // Results of one warp of the order: the factors of its two positions, its own factor, and the sum of its weights.
-  struct Factors {
-    float first, second, warp, sum;
-  };
   alignas(16) Bf16 keys[kTurnPositions][kHeadDim];
   alignas(16) Bf16 values[kTurnPositions][kHeadDim];
   alignas(16) float q[kPair][kHeadDim];
-  alignas(16) Factors factors[kPair][kWarps];
+  alignas(16) float weights[kPair][kTurnPositions];
 };
 
-// Contexts of a single turn: every position is the only one of its group of lanes, so that its weight there is 1.
+// Contexts of a single turn: every position is the only one of its group of lanes. All weights are relative to the
+// largest exponent of the turn, so that groups and warps are joined by plain sums.
 class TurnWarp {
  public:
   using Placer = HeadPlacer<kHeadDim / 64>;
@@ -113,18 +111,11 @@ class TurnWarp {
     }
     const float score = ReduceBatch(products, lane_) * (1.0F / sqrtf(static_cast<float>(kHeadDim)));
     const int position = static_cast<int>(unit / 2 * 4 + of_batch);
-    const float most = position <= position_ ? score : -INFINITY;
-    // Lane ^ 8 has the other position of the pair.
-    const JoinFactors factors = FactorsToJoin<Bf16>(most, __shfl_xor_sync(~0U, most, 8));
-    float largest = factors.largest;
+    const bool seen = position <= position_;
+    int exponent = seen ? ExponentOf(score) : kNoExponent;
 #pragma unroll
-    for (int offset = 2; offset <= 16; offset *= 2) {
-      largest = fmaxf(largest, __shfl_xor_sync(~0U, largest, offset));
-    }
-    if (position % 2 == 1 || position > position_) return;
-    const float other_weight = position < position_ ? 1 : 0;
-    m.factors[lane_ % kPair][position / 2] = {factors.own, factors.other, WarpFactor<Bf16>(factors.largest, largest),
-                                              JoinedSum(1, factors.own, other_weight, factors.other)};
+    for (int offset = 2; offset <= 16; offset *= 2) exponent = max(exponent, __shfl_xor_sync(~0U, exponent, offset));
+    m.weights[lane_ % kPair][position] = seen ? WeightOf<false>(score, exponent) : 0;
   }
 
   __device__ __forceinline__ void WeighAndStore() const {
@@ -132,20 +123,18 @@ class TurnWarp {
     float totals[kPair] = {}, merged[kPair][4] = {};
 #pragma unroll 2
     for (int w = 0; w <= last; ++w) {
-      float y[2][4];
+      float values[2][4];
 #pragma unroll
-      for (int n = 0; n < 2; ++n) {
-        LoadFour(m.values[2 * w + n], lane_, y[n]);
-#pragma unroll
-        for (int e = 0; e < 4; ++e) y[n][e] = __fadd_rn(y[n][e], 0);  // the weight of 1 times it, added to 0
-      }
+      for (int n = 0; n < 2; ++n) LoadFour(m.values[2 * w + n], lane_, values[n]);
 #pragma unroll
       for (int g = 0; g < kPair; ++g) {
-        const float4 factors = *reinterpret_cast<const float4*>(&m.factors[g][w]);
-        totals[g] = WithWarp(factors.z, factors.w, totals[g]);
+        const float2 weights = *reinterpret_cast<const float2*>(&m.weights[g][2 * w]);
+        totals[g] = __fadd_rn(totals[g], __fadd_rn(weights.x, weights.y));
 #pragma unroll
         for (int e = 0; e < 4; ++e) {
-          merged[g][e] = WithWarp(factors.z, JoinedSum(y[0][e], factors.x, y[1][e], factors.y), merged[g][e]);
+          // Each position's part is a sum that begins with 0.
+          const float joined = __fadd_rn(__fmaf_rn(weights.x, values[0][e], 0), __fmaf_rn(weights.y, values[1][e], 0));
+          merged[g][e] = __fadd_rn(merged[g][e], joined);
         }
       }
     }

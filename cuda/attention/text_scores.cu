@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later
 #include "attention/attend_block.cuh"
 #include "attention/text_scores.h"
+#include "rules/score_power.h"
 #include "rules/softmax.cuh"
 #include "runtime/device_math.cuh"
 
@@ -42,19 +43,15 @@ constexpr int kTurns = 8;  // positions whose keys a group of lanes loads at onc
 constexpr int kChunk = 2048;
 constexpr int kThreadScores = kChunk / kThreads;
 
-// Sum of exp(score - most).
+// Sum of exp(score), relative to 2^exponent (rules/score_power.h).
 struct ScoreSum {
-  float most, sum;
+  int exponent = kNoExponent;
+  float sum = 0;
 
-  __device__ __forceinline__ static ScoreSum Empty() { return {-INFINITY, 0}; }
-  // 0 for a part without positions.
-  __device__ __forceinline__ static float Factor(float most, float largest) {
-    return most == -INFINITY ? 0 : expf(most - largest);
-  }
   __device__ __forceinline__ void Add(const ScoreSum& other) {
-    const float largest = fmaxf(most, other.most);
-    sum = sum * Factor(most, largest) + other.sum * Factor(other.most, largest);
-    most = largest;
+    const JoinFactors factors = FactorsToJoin(exponent, other.exponent);
+    exponent = factors.exponent;
+    sum = JoinedSum(sum, factors.own, other.sum, factors.other);
   }
 };
 
@@ -95,13 +92,13 @@ struct LaneSums {
   }
 };
 
-// The largest of the block's values, and the sum of them; every thread has the result. The order of additions is that
-// of the threads' numbers alone.
-__device__ __forceinline__ float BlockMax(float value, float (&of_warps)[kWarps]) {
-  value = WarpMax(value);
-  if (threadIdx.x % 32 == 0) of_warps[threadIdx.x / 32] = value;
+// The largest of the block's exponents, and the sum of its values; every thread has the result. The order of additions
+// is that of the threads' numbers alone.
+__device__ __forceinline__ int BlockMax(int exponent, int (&of_warps)[kWarps]) {
+  exponent = __reduce_max_sync(~0U, exponent);
+  if (threadIdx.x % 32 == 0) of_warps[threadIdx.x / 32] = exponent;
   __syncthreads();
-  return WarpMax(of_warps[threadIdx.x % kWarps]);
+  return __reduce_max_sync(~0U, of_warps[threadIdx.x % kWarps]);
 }
 __device__ __forceinline__ float BlockSum(float value, float (&of_warps)[kWarps]) {
   value = WarpSum(value);
@@ -181,7 +178,8 @@ class RowScores {
 template <typename T, int kLanes>
 __global__ void __launch_bounds__(kThreads, 1) ScoreKernel(ScoreArguments a) {
   __shared__ float scores[kChunk];
-  __shared__ float of_warps[4][kWarps];
+  __shared__ int exponents[2][kWarps];
+  __shared__ float sums[2][kWarps];
   const int row = blockIdx.x;
   const int thread = static_cast<int>(threadIdx.x);
   WaitForPrevious();
@@ -203,7 +201,7 @@ __global__ void __launch_bounds__(kThreads, 1) ScoreKernel(ScoreArguments a) {
   }
   const int count = min(kTextScores, text_end - window.begin);
   const RowScores<T, kLanes> row_scores(a, slot, position);
-  ScoreSum text = ScoreSum::Empty(), other = ScoreSum::Empty();
+  ScoreSum text, other;
 #pragma unroll 1
   for (int first = first_seen / kChunk * kChunk; first <= position; first += kChunk) {
     row_scores.Score(first, scores);
@@ -212,35 +210,37 @@ __global__ void __launch_bounds__(kThreads, 1) ScoreKernel(ScoreArguments a) {
     const auto seen = [&](int i) { return position_of(i) >= first_seen && position_of(i) <= position; };
     const auto is_text = [&](int i) { return position_of(i) >= window.text_begin && position_of(i) < text_end; };
     float mine[kThreadScores];
-    ScoreSum chunk_text = ScoreSum::Empty(), chunk_other = ScoreSum::Empty();
+    ScoreSum chunk_text, chunk_other;
 #pragma unroll
     for (int i = 0; i < kThreadScores; ++i) {
       if (!seen(i)) continue;
       mine[i] = scores[i * kThreads + thread];
-      float& most = is_text(i) ? chunk_text.most : chunk_other.most;
-      most = fmaxf(most, mine[i]);
+      int& exponent = is_text(i) ? chunk_text.exponent : chunk_other.exponent;
+      exponent = max(exponent, ExponentOf(mine[i]));
       const int n = position_of(i) - window.begin;
       if (n >= 0 && n < count) result.scores[n] = mine[i];
     }
-    chunk_text.most = BlockMax(chunk_text.most, of_warps[0]);
-    chunk_other.most = BlockMax(chunk_other.most, of_warps[1]);
+    chunk_text.exponent = BlockMax(chunk_text.exponent, exponents[0]);
+    chunk_other.exponent = BlockMax(chunk_other.exponent, exponents[1]);
 #pragma unroll
     for (int i = 0; i < kThreadScores; ++i) {
       if (!seen(i)) continue;
       const bool in_text = is_text(i);
-      const float weight = expf(mine[i] - (in_text ? chunk_text.most : chunk_other.most));
+      const float weight = WeightOf<true>(mine[i], in_text ? chunk_text.exponent : chunk_other.exponent);
       (in_text ? chunk_text.sum : chunk_other.sum) += weight;
     }
-    chunk_text.sum = BlockSum(chunk_text.sum, of_warps[2]);
-    chunk_other.sum = BlockSum(chunk_other.sum, of_warps[3]);
+    chunk_text.sum = BlockSum(chunk_text.sum, sums[0]);
+    chunk_other.sum = BlockSum(chunk_other.sum, sums[1]);
     text.Add(chunk_text);
     other.Add(chunk_other);
   }
   if (thread != 0) return;
   result.count = count;
-  result.log_sum = text.most + logf(text.sum);
-  const float rest = other.most == -INFINITY ? 0 : other.sum * expf(other.most - text.most);
-  result.mass = text.sum / (text.sum + rest);
+  constexpr float kLogOfTwo = 0.693147181F;
+  result.log_sum = fmaf(static_cast<float>(text.exponent), kLogOfTwo, logf(text.sum));
+  const JoinFactors factors = FactorsToJoin(text.exponent, other.exponent);
+  const float mass = text.sum * factors.own;
+  result.mass = mass / (mass + other.sum * factors.other);
 }
 
 template <typename T>

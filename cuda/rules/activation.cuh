@@ -2,13 +2,8 @@
 #ifndef QTTS_CUDA_RULES_ACTIVATION_CUH_
 #define QTTS_CUDA_RULES_ACTIVATION_CUH_
 
-// exp and SiLU, as exact as results that will be rounded to T can show.
+// SiLU, as exact as results that will be rounded to T can show.
 namespace qtts::cuda {
-
-template <typename T>
-__device__ __forceinline__ float Exponential(float x) {
-  return sizeof(T) == 4 ? expf(x) : __expf(x);
-}
 
 // x / (1 + exp(-x))
 template <typename T>

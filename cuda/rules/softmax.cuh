@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <type_traits>
 
-#include "rules/activation.cuh"
+#include "rules/score_power.h"
 #include "rules/splits.h"
 #include "runtime/device_math.cuh"
 
@@ -13,8 +13,9 @@
 //
 // kLanes lanes share a position, eight elements of the head each, so that a warp has 32 / kLanes positions at once and
 // goes through a split in kTurns turns. A group of lanes sums over its turns; groups are joined pairwise, warps in
-// order, splits in order. Each step keeps the largest score, the sum of the weights and the weighted sum of values; a
-// part that has seen no position has the largest score -infinity and counts as 0.
+// order, splits in order. Each step keeps an exponent, and relative to it (score_power.h) the sum of the weights and
+// the weighted sum of values. The order of additions decides the bits, the exponents do not: a kernel may sum relative
+// to any exponent that covers its scores, and go over to a larger one when it likes.
 namespace qtts::cuda {
 
 // The first position that `position` sees, by the window of `s`; 0: all.
@@ -56,16 +57,21 @@ __device__ __forceinline__ float ElementOf(const EightFloats& v, int i) {
   return __uint_as_float(i % 4 == 0 ? u.x : i % 4 == 1 ? u.y : i % 4 == 2 ? u.z : u.w);
 }
 
+// Models in F32 get weights to F32's precision.
+template <typename T>
+inline constexpr bool kExactWeights = sizeof(T) == 4;
+
 // Partial result of a group of lanes for a split and kQueries heads that share its keys; a lane has eight elements of
 // y.
 template <int kQueries>
 struct SoftmaxPart {
-  float most[kQueries], sum[kQueries], y[kQueries][8];
+  int exponent[kQueries];
+  float sum[kQueries], y[kQueries][8];
 
   __device__ __forceinline__ void Clear() {
 #pragma unroll
     for (int g = 0; g < kQueries; ++g) {
-      most[g] = -INFINITY;
+      exponent[g] = kNoExponent;
       sum[g] = 0;
 #pragma unroll
       for (int e = 0; e < 8; ++e) y[g][e] = 0;
@@ -73,7 +79,8 @@ struct SoftmaxPart {
   }
 };
 
-// Computes the scores of the positions of all turns, and the largest; valid(t): whether turn t's position is seen.
+// Computes the scores of the positions of all turns, and raises the part's exponent to theirs; valid(t): whether turn
+// t's position is seen.
 template <int kLanes, typename Key, int kQueries, int kTurns, typename Valid>
 __device__ __forceinline__ void ScorePositions(const float (&query)[kQueries][8], const Key (&keys)[kTurns],
                                                float scale, const Valid& valid, float (&scores)[kQueries][kTurns],
@@ -106,22 +113,21 @@ __device__ __forceinline__ void ScorePositions(const float (&query)[kQueries][8]
   for (int t = 0; t < kTurns; ++t) {
 #pragma unroll
     for (int g = 0; g < kQueries; ++g) {
-      scores[g][t] = valid(t) ? scores[g][t] * scale : -INFINITY;
-      part->most[g] = fmaxf(part->most[g], scores[g][t]);
+      scores[g][t] *= scale;
+      if (valid(t)) part->exponent[g] = max(part->exponent[g], ExponentOf(scores[g][t]));
     }
   }
 }
 
-// Computes the weights of these scores, their sum and that of the values. kSingle: a group has one position, whose
-// score is the largest.
-template <bool kSingle, typename T, int kQueries, int kTurns, typename Valid>
+// Computes the weights of these scores, their sum and that of the values.
+template <typename T, int kQueries, int kTurns, typename Valid>
 __device__ __forceinline__ void WeighValues(const float (&scores)[kQueries][kTurns], const Eight<T> (&values)[kTurns],
                                             const Valid& valid, SoftmaxPart<kQueries>* part) {
 #pragma unroll
   for (int t = 0; t < kTurns; ++t) {
 #pragma unroll
     for (int g = 0; g < kQueries; ++g) {
-      const float weight = !valid(t) ? 0 : kSingle ? 1 : Exponential<T>(scores[g][t] - part->most[g]);
+      const float weight = valid(t) ? WeightOf<kExactWeights<T>>(scores[g][t], part->exponent[g]) : 0;
       part->sum[g] += weight;
 #pragma unroll
       for (int e = 0; e < 8; ++e) part->y[g][e] += weight * ElementOf(values[t], e);
@@ -129,37 +135,23 @@ __device__ __forceinline__ void WeighValues(const float (&scores)[kQueries][kTur
   }
 }
 
-// Two parts joined: the larger of their largest scores, and the factors of what each has summed.
-struct JoinFactors {
-  float largest, own, other;
-};
-template <typename T>
-__device__ __forceinline__ JoinFactors FactorsToJoin(float most, float other_most) {
-  const float largest = fmaxf(most, other_most);
-  const float base = largest == -INFINITY ? 0 : largest;  // where neither has a position factors are 0, too
-  return {largest, Exponential<T>(most - base), Exponential<T>(other_most - base)};
-}
-__device__ __forceinline__ float JoinedSum(float own, float own_factor, float other, float other_factor) {
-  return __fmaf_rn(own, own_factor, other * other_factor);
-}
-
 // Joins a warp's groups of lanes; all have the result.
-template <int kLanes, typename T, int kQueries>
+template <int kLanes, int kQueries>
 __device__ __forceinline__ void JoinLanes(SoftmaxPart<kQueries>* part) {
 #pragma unroll
   for (int offset = kLanes; offset < 32; offset *= 2) {
     SoftmaxPart<kQueries> other;
 #pragma unroll
     for (int g = 0; g < kQueries; ++g) {
-      other.most[g] = __shfl_xor_sync(~0U, part->most[g], offset);
+      other.exponent[g] = __shfl_xor_sync(~0U, part->exponent[g], offset);
       other.sum[g] = __shfl_xor_sync(~0U, part->sum[g], offset);
 #pragma unroll
       for (int e = 0; e < 8; ++e) other.y[g][e] = __shfl_xor_sync(~0U, part->y[g][e], offset);
     }
 #pragma unroll
     for (int g = 0; g < kQueries; ++g) {
-      const JoinFactors factors = FactorsToJoin<T>(part->most[g], other.most[g]);
-      part->most[g] = factors.largest;
+      const JoinFactors factors = FactorsToJoin(part->exponent[g], other.exponent[g]);
+      part->exponent[g] = factors.exponent;
       part->sum[g] = JoinedSum(part->sum[g], factors.own, other.sum[g], factors.other);
 #pragma unroll
       for (int e = 0; e < 8; ++e) {
@@ -169,79 +161,47 @@ __device__ __forceinline__ void JoinLanes(SoftmaxPart<kQueries>* part) {
   }
 }
 
-// Joins lanes in two steps, for one position of each group: here the largest scores and the sums, then in
-// JoinPositions(), by any lanes, the values. The positions are a tree's leaves, from place 32 / kLanes on; the parts at
-// places 2 i and 2 i + 1 are joined to that at place i. keep(place, factor) gets each part's factor.
-template <int kLanes, typename T, typename Keep>
-__device__ __forceinline__ void JoinLaneSums(unsigned lane, float* most, float* sum, const Keep& keep) {
-#pragma unroll
-  for (int offset = kLanes; offset < 32; offset *= 2) {
-    const float other_most = __shfl_xor_sync(~0U, *most, offset);
-    const float other_sum = __shfl_xor_sync(~0U, *sum, offset);
-    const JoinFactors factors = FactorsToJoin<T>(*most, other_most);
-    if (lane % offset == 0) keep((32 + lane) / offset, factors.own);
-    *most = factors.largest;
-    *sum = JoinedSum(*sum, factors.own, other_sum, factors.other);
-  }
-}
-// Joins the values of kPositions positions from the first-th on; values(n, y) forms the weighed values of the n-th one.
-// The result for all positions is that of JoinLanes() in the first group of lanes.
-template <int kPositions, int kAll, typename Values>
-__device__ __forceinline__ void JoinPositions(const float* factors, int first, const Values& values, float (&y)[8]) {
-  if constexpr (kPositions == 1) {
-    values(first, y);
-  } else {
-    constexpr int kHalf = kPositions / 2;
-    JoinPositions<kHalf, kAll>(factors, first, values, y);
-    float other[8];
-    JoinPositions<kHalf, kAll>(factors, first + kHalf, values, other);
-    const int place = (kAll + first) / kHalf;
-#pragma unroll
-    for (int e = 0; e < 8; ++e) y[e] = JoinedSum(y[e], factors[place], other[e], factors[place + 1]);
-  }
-}
+// Adds a warp's part of a sum, or a split's, to those before it.
+__device__ __forceinline__ float WithPart(float factor, float part, float all) { return __fmaf_rn(factor, part, all); }
 
-// A warp's factor, from its largest score and that of all, and its part of a sum, added warp by warp in order.
-template <typename T>
-__device__ __forceinline__ float WarpFactor(float most, float largest) {
-  return Exponential<T>(most - largest);
-}
-__device__ __forceinline__ float WithWarp(float factor, float sum, float all) { return __fmaf_rn(factor, sum, all); }
-
-// Combines the warps' partial results for kElements elements of a head, in order. At least one warp has a position.
+// Combines the warps' partial results for kElements elements of a head, in order.
 template <int kElements>
 struct MergedWarps {
-  float largest, total, value[kElements];
+  int exponent;
+  float total, value[kElements];
 };
-template <typename T, int kWarps, int kElements>
-__device__ __forceinline__ MergedWarps<kElements> MergeWarpParts(const float (&maxima)[kWarps],
+template <int kWarps, int kElements>
+__device__ __forceinline__ MergedWarps<kElements> MergeWarpParts(const int (&exponents)[kWarps],
                                                                  const float (&sums)[kWarps],
                                                                  const float (&y)[kWarps][kElements]) {
-  MergedWarps<kElements> merged = {maxima[0], 0, {}};
+  MergedWarps<kElements> merged = {exponents[0], 0, {}};
 #pragma unroll
-  for (int w = 1; w < kWarps; ++w) merged.largest = fmaxf(merged.largest, maxima[w]);
+  for (int w = 1; w < kWarps; ++w) merged.exponent = max(merged.exponent, exponents[w]);
   float factors[kWarps];  // 0 of warps without a position
 #pragma unroll
-  for (int w = 0; w < kWarps; ++w) factors[w] = WarpFactor<T>(maxima[w], merged.largest);
+  for (int w = 0; w < kWarps; ++w) factors[w] = PowerOfTwo(exponents[w] - merged.exponent);
 #pragma unroll
   for (int w = 0; w < kWarps; ++w) {
-    merged.total = WithWarp(factors[w], sums[w], merged.total);
+    merged.total = WithPart(factors[w], sums[w], merged.total);
 #pragma unroll
-    for (int e = 0; e < kElements; ++e) merged.value[e] = WithWarp(factors[w], y[w][e], merged.value[e]);
+    for (int e = 0; e < kElements; ++e) merged.value[e] = WithPart(factors[w], y[w][e], merged.value[e]);
   }
   return merged;
 }
 
-// Returns a split's factor from its largest score and that of all splits. AddSplit() adds its part to the sums, split
-// by split in order; attention's result is value / total.
-template <typename T>
-__device__ __forceinline__ float SplitFactor(float most, float largest) {
-  return Exponential<T>(most - largest);
-}
-__device__ __forceinline__ void AddSplit(float factor, float sum, float y, float* total, float* value) {
-  *total = __fmaf_rn(factor, sum, *total);
-  *value = __fmaf_rn(factor, y, *value);
-}
+// The splits of a row combined so far, in order, for one element of a head: attention's result is value / total. A row
+// with a single split takes the value / total of the split.
+struct SplitSums {
+  int exponent = kNoExponent;
+  float total = 0, value = 0;
+
+  __device__ __forceinline__ void Add(int other, float sum, float y) {
+    const JoinFactors factors = FactorsToJoin(exponent, other);
+    exponent = factors.exponent;
+    total = JoinedSum(total, factors.own, sum, factors.other);
+    value = JoinedSum(value, factors.own, y, factors.other);
+  }
+};
 
 }  // namespace qtts::cuda
 

@@ -15,7 +15,6 @@ DeviceNumbers SafeNumbers(int processors) {
   numbers.measured = false;
   numbers.products.blocks_at_once = 2 * int64_t{processors};
   numbers.products.clusters_at_once = std::max(1, processors / kBlocksOfCluster);
-  numbers.attention.processors = processors;
   numbers.attention.blocks_at_once = processors;
   numbers.sampling.rows_of_many_threads = processors;
   numbers.codec.table = CodecTable::kNone;

@@ -45,10 +45,8 @@ struct ProductNumbers {
 
 // The language model's attention (attention/attention.cu).
 struct AttentionNumbers {
-  int processors = 0;          // SMs: how far ahead blocks prefetch (attention/many_rows.cu)
   int64_t blocks_at_once = 0;  // while there are no more, each query head has a block to itself
-  // From kManyRows rows on a block or warp goes through a whole context (attention/many_rows.h). The same bits. Not
-  // with kWarp.
+  // From kManyRows rows on a block or warp goes through a whole context. The same bits. Not with kWarp.
   bool whole_contexts = true;
 };
 
@@ -100,7 +98,7 @@ inline constexpr DeviceNumbers kH200Numbers = {
                  .few_tiles = 64,
                  .split_blocks = 128,
                  .small_tiles = 64},
-    .attention = {.processors = 132, .blocks_at_once = 128},
+    .attention = {.blocks_at_once = 128},
     // A block of 1024 threads has an SM to itself: 6.8 us for each turn of 132 rows, 3072 logits and top-k 50. With 256
     // threads 128 rows take 7.8 us, 256 rows 9.4, 1024 rows 21.2.
     .sampling = {.rows_of_many_threads = 132},

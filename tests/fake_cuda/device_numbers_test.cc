@@ -97,7 +97,6 @@ TEST_F(DeviceNumbersTest, AnyOtherHasSafeOnesByItsNumberOfSms) {
   EXPECT_FALSE(numbers.measured);
   EXPECT_EQ(numbers.products.blocks_at_once, 216);
   EXPECT_EQ(numbers.products.clusters_at_once, 13);
-  EXPECT_EQ(numbers.attention.processors, 108);
   EXPECT_EQ(numbers.attention.blocks_at_once, 108);
   EXPECT_EQ(numbers.sampling.rows_of_many_threads, 108);
   for (const auto& pace : {numbers.persistent.narrow_talker, numbers.persistent.wide_talker}) EXPECT_EQ(pace.ahead, 0);

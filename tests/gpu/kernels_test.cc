@@ -794,8 +794,7 @@ TEST_P(AttentionTest, ManyRowsGiveTheBitsOfSplits) {
   step.appended = true;
   compare("long contexts", cuda::kPagePositions, 20, 1, {step});
 
-  // Steps of long contexts. A sequence's own pages are its last two, on both sides of 1,024 positions: of longer ones
-  // head pairs read the keys twice.
+  // Steps of long contexts. A sequence's own pages are its last two, on both sides of 1,024 positions.
   constexpr int kLongPages = 9, kSharedPages = kLongPages - 2;
   std::vector<int> last_positions;
   for (size_t i = 0; i < kMostRows; ++i) {

@@ -10,8 +10,8 @@
 #include "paths/persistent/frame_shape.cuh"
 #include "paths/persistent/team.cuh"
 #include "paths/persistent/words.cuh"
-#include "rules/candidates.cuh"
 #include "rules/rope.cuh"
+#include "rules/score_power.h"
 #include "rules/softmax.cuh"
 #include "rules/splits.h"
 #include "runtime/device_math.cuh"
@@ -177,9 +177,9 @@ __device__ __forceinline__ void Block<kTalkerHidden, kStreams>::AttendSplits(con
     sums.Clear();
     ScorePositions<kLanes>(query, keys, scale, valid, scores, &sums);
     if (!is_last) load(i + 1, 0, keys);
-    WeighValues<kTurns == 1, __nv_bfloat16>(scores, values, valid, &sums);
+    WeighValues<__nv_bfloat16>(scores, values, valid, &sums);
     if (!is_last) load(i + 1, value_offset, values);
-    JoinLanes<kLanes, __nv_bfloat16>(&sums);
+    JoinLanes<kLanes>(&sums);
     const int place = i % kMergedSplits;
     if (lane_ < kLanes) {
 #pragma unroll
@@ -188,7 +188,7 @@ __device__ __forceinline__ void Block<kTalkerHidden, kStreams>::AttendSplits(con
 #pragma unroll
         for (int e = 0; e < 8; ++e) result.y[warp_][column + e] = sums.y[g][e];
         if (column == 0) {
-          result.maxima[warp_] = sums.most[g];
+          result.exponents[warp_] = sums.exponent[g];
           result.sums[warp_] = sums.sum[g];
         }
       }
@@ -223,15 +223,16 @@ __device__ __forceinline__ void Block<kTalkerHidden, kStreams>::MergeWarps(Word*
   if (result >= count * kQueries) return;
   const AttentionMemory::WarpResults& r = shared_->work.products.attention.results[result];
   const int d = thread_ % kMergingThreads<kQueries> * kQueries;
-  float maxima[kWarps], sums[kWarps], y[kWarps][kQueries];
+  int exponents[kWarps];
+  float sums[kWarps], y[kWarps][kQueries];
 #pragma unroll
   for (int w = 0; w < kWarps; ++w) {
-    maxima[w] = r.maxima[w];
+    exponents[w] = r.exponents[w];
     sums[w] = r.sums[w];
 #pragma unroll
     for (int e = 0; e < kQueries; ++e) y[w][e] = r.y[w][d + e];
   }
-  const auto [largest, total, value] = MergeWarpParts<__nv_bfloat16>(maxima, sums, y);
+  const auto [exponent, total, value] = MergeWarpParts(exponents, sums, y);
   if (whole) {
     const float low = value[0] / total;
     const float high = kQueries == 1 ? __shfl_down_sync(~0U, low, 1) : value[kQueries - 1] / total;
@@ -243,7 +244,7 @@ __device__ __forceinline__ void Block<kTalkerHidden, kStreams>::MergeWarps(Word*
   } else {
     PublishTwo(target, __float_as_uint(value[0]), __float_as_uint(value[1]), epoch_ - 1);
   }
-  if (d == 0) PublishTwo(target - 2, __float_as_uint(total), __float_as_uint(largest), epoch_ - 1);
+  if (d == 0) PublishTwo(target - 2, __float_as_uint(total), static_cast<uint32_t>(exponent), epoch_ - 1);
 }
 
 template <int kTalkerHidden, int kStreams>
@@ -335,13 +336,13 @@ __device__ __forceinline__ void Block<kTalkerHidden, kStreams>::CombineSplits(co
   const Word* const records = Record(s, row, first / kHeadDim, 0);
   const int column = first % kHeadDim + lane_ % kLanesOfSplit * 2;
   const uint32_t epoch = epoch_ - 1;
-  // 32 splits from `from` on: their elements to shared memory, and of lane's own sum and maximum; zeros where there
-  // is none.
-  const auto await = [&](int from) {
+  // 32 splits from `from` on: their elements to shared memory; returns the lane's own sum, and sets its exponent.
+  // Zeros where there is none.
+  const auto await = [&](int from, int* exponent) {
     const int count = min(32, splits - from);
     uint4 sums, values[kLoads];
     patience_.Await([&] {
-      sums = {0, epoch, __float_as_uint(-INFINITY), epoch};
+      sums = {0, epoch, static_cast<uint32_t>(kNoExponent), epoch};
       if (lane_ < count) sums = LoadTwoWords(records + (from + lane_) * kRecordWords);
 #pragma unroll
       for (int j = 0; j < kLoads; ++j) {
@@ -361,18 +362,22 @@ __device__ __forceinline__ void Block<kTalkerHidden, kStreams>::CombineSplits(co
       *reinterpret_cast<float2*>(&m.values[split][lane_ % kLanesOfSplit * 2]) = {__uint_as_float(values[j].x),
                                                                                  __uint_as_float(values[j].z)};
     }
-    return float2{__uint_as_float(sums.x), __uint_as_float(sums.z)};
+    *exponent = static_cast<int>(sums.z);
+    return __uint_as_float(sums.x);
   };
-  float most = -INFINITY;
-#pragma unroll 1
-  for (int from = 32; from < splits; from += 32) most = fmaxf(most, await(from).y);
-  float2 sum = await(0);
-  const float largest = Unordered(__reduce_max_sync(~0U, Ordered(fmaxf(most, sum.y))));
   const int d = lane_ % kCombined;
+  int exponent = kNoExponent;
   float total = 0, value = 0;
 #pragma unroll 1
-  for (int from = 0;;) {
-    m.factors[lane_] = {SplitFactor<__nv_bfloat16>(sum.y, largest), sum.x};
+  for (int from = 0; from < splits; from += 32) {
+    if (from > 0) __syncwarp();
+    int own = kNoExponent;
+    const float sum = await(from, &own);
+    const JoinFactors factors = FactorsToJoin(exponent, __reduce_max_sync(~0U, own));
+    exponent = factors.exponent;
+    total = __fmul_rn(total, factors.own);
+    value = __fmul_rn(value, factors.own);
+    m.factors[lane_] = {PowerOfTwo(own - exponent), sum};
     __syncwarp();
     const int count = min(32, splits - from);
 #pragma unroll 1
@@ -380,13 +385,10 @@ __device__ __forceinline__ void Block<kTalkerHidden, kStreams>::CombineSplits(co
 #pragma unroll
       for (int j = 0; j < 8; ++j) {
         const float2 factor = m.factors[k + j];
-        AddSplit(factor.x, factor.y, m.values[k + j][d], &total, &value);
+        total = WithPart(factor.x, factor.y, total);
+        value = WithPart(factor.x, m.values[k + j][d], value);
       }
     }
-    from += 32;
-    if (from >= splits) break;
-    __syncwarp();
-    sum = await(from);
   }
   const float result = value / total;
   const float next = __shfl_down_sync(~0U, result, 1);

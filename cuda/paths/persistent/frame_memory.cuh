@@ -38,7 +38,7 @@ struct AttentionMemory {
   // Results of a split, by warps.
   struct WarpResults {
     alignas(16) float y[kWarps][kHeadDim];
-    alignas(16) float maxima[kWarps];
+    alignas(16) int exponents[kWarps];
     alignas(16) float sums[kWarps];
   };
   alignas(16) float q[kGroup][kHeadDim];
