@@ -77,7 +77,23 @@ Result<const DeviceDescription*> PrepareDevice(int device) {
   return description;
 }
 
-// The same, with the device's free memory.
+// Refuses a device that is nearly full before a kernel of the backend is touched: the first touch loads the kernel's
+// code, and where that finds no memory, later launches fail too.
+Status CheckThereIsMemory(int device) {
+  if (const cudaError_t error = UseDevice(device); !Succeeds(error)) {
+    return CannotBeUsed("GPU " + std::to_string(device), error);
+  }
+  int capability = 0;
+  QTTS_ASSIGN_OR_RETURN(const std::string name, NameOf(device, &capability));
+  size_t free = 0, total = 0;
+  if (const cudaError_t error = MeasureMemory(&free, &total); !Succeeds(error)) return CannotBeUsed(name, error);
+  if (free >= kWorkingBytes || capability < kFirstCapability) return Status::Ok();
+  return Status::ResourceExhausted("device=cuda: " + name + " has " + Gigabytes(free) + " free of " + Gigabytes(total) +
+                                   ", less than any model needs; close other programs that use it, or choose " +
+                                   "device=cpu");
+}
+
+// The same as PrepareDevice(), with the device's free memory.
 Result<DeviceCapacity> MeasureDevice(int device) {
   QTTS_ASSIGN_OR_RETURN(const DeviceDescription* const description, PrepareDevice(device));
   DeviceCapacity capacity;
@@ -161,6 +177,7 @@ auto OnDevice(int device, const Use& use) -> decltype(use(device)) {
 template <typename NeedsOf>
 Result<int> ChooseDeviceFor(int device, const NeedsOf& needs_of) {
   return OnDevice(device, [&](int number) -> Result<int> {
+    QTTS_RETURN_IF_ERROR(CheckThereIsMemory(number));
     QTTS_ASSIGN_OR_RETURN(const DeviceCapacity capacity, MeasureDevice(number));
     QTTS_ASSIGN_OR_RETURN(const Needs needs, needs_of(number));
     QTTS_RETURN_IF_ERROR(CheckMemory(needs, capacity));

@@ -53,8 +53,8 @@ cudaError_t LaunchKernel(void (*kernel)(Parameters...), const dim3& grid, int th
 }
 
 // Gives shared memory as much of L1's memory as there is. Kernels that overlap must all have it: a change of the split
-// between two kernels would keep the second from starting early. While memory is counted, no kernel is touched: the first
-// touch loads its code, and where that finds no memory, it fails for good.
+// between two kernels would keep the second from starting early. While memory is counted, no kernel is touched: the
+// first touch loads its code, and where that finds no memory, it fails for good.
 template <typename... Parameters>
 cudaError_t PreferSharedMemory(void (*kernel)(Parameters...)) {
   if (CountsMemory()) return cudaSuccess;
