@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later
 // The element as an application sees it: description, properties, formats, timestamps, runs.
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <fstream>
@@ -198,8 +199,10 @@ TEST_F(ElementTest, C3PropertiesKeepWhatIsSet) {
       } else if (G_IS_PARAM_SPEC_UINT64(spec)) {
         g_value_set_uint64(&set, random() % G_PARAM_SPEC_UINT64(spec)->maximum);
       } else if (G_IS_PARAM_SPEC_DOUBLE(spec)) {
-        const double maximum = G_PARAM_SPEC_DOUBLE(spec)->maximum;
-        g_value_set_double(&set, round == 0 ? -1 : std::uniform_real_distribution<>(0.01, maximum)(random));
+        const auto* range = G_PARAM_SPEC_DOUBLE(spec);
+        const double minimum = std::max(range->minimum, 0.01);  // what lies between -1 and that is no value
+        const double drawn = std::uniform_real_distribution<>(minimum, range->maximum)(random);
+        g_value_set_double(&set, round == 0 ? range->default_value : drawn);
       } else {
         ADD_FAILURE() << "no values for this type";
       }

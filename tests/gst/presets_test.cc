@@ -179,7 +179,10 @@ TEST_F(PresetsTest, EveryValueComesBack) {
       } else if (G_IS_PARAM_SPEC_BOOLEAN(spec)) {
         g_value_set_boolean(&value, static_cast<gboolean>(random() % 2));
       } else if (G_IS_PARAM_SPEC_DOUBLE(spec)) {
-        g_value_set_double(&value, random() % 3 == 0 ? -1 : std::uniform_real_distribution<>(0.01, 1)(random));
+        const auto* range = G_PARAM_SPEC_DOUBLE(spec);
+        const double minimum = std::max(range->minimum, 0.01);  // what lies between -1 and that is no value
+        const double drawn = std::uniform_real_distribution<>(minimum, 1)(random);
+        g_value_set_double(&value, random() % 3 == 0 ? range->default_value : drawn);
       } else {
         ADD_FAILURE() << "no values for " << name;
       }
