@@ -123,7 +123,7 @@ void SoundShaper::Add(std::vector<float> kept, const std::vector<qtts::KeptRun>&
   for (const qtts::KeptRun& run : runs) {
     spans.push_back({static_cast<double>(run.begin), static_cast<double>(run.begin + run.samples), run.samples});
   }
-  Push(std::move(kept), std::move(spans));
+  ready_.push_back({std::move(kept), std::move(spans)});
 }
 
 void SoundShaper::TakeFromTempo() {
