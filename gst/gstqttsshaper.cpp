@@ -120,6 +120,7 @@ void SoundShaper::Add(std::vector<float> kept, const std::vector<qtts::KeptRun>&
     return TakeFromTempo();
   }
   std::vector<SoundSpan> spans;
+  spans.reserve(runs.size());
   for (const qtts::KeptRun& run : runs) {
     spans.push_back({static_cast<double>(run.begin), static_cast<double>(run.begin + run.samples), run.samples});
   }
