@@ -200,7 +200,7 @@ TEST_F(ElementTest, C3PropertiesKeepWhatIsSet) {
         g_value_set_uint64(&set, random() % G_PARAM_SPEC_UINT64(spec)->maximum);
       } else if (G_IS_PARAM_SPEC_DOUBLE(spec)) {
         const auto* range = G_PARAM_SPEC_DOUBLE(spec);
-        const double minimum = std::max(range->minimum, 0.01);  // what lies between -1 and that is no value
+        const double minimum = std::max(range->minimum, 0.01);  // values between -1 and this are invalid
         const double drawn = std::uniform_real_distribution<>(minimum, range->maximum)(random);
         g_value_set_double(&set, round == 0 ? range->default_value : drawn);
       } else {

@@ -180,7 +180,7 @@ TEST_F(PresetsTest, EveryValueComesBack) {
         g_value_set_boolean(&value, static_cast<gboolean>(random() % 2));
       } else if (G_IS_PARAM_SPEC_DOUBLE(spec)) {
         const auto* range = G_PARAM_SPEC_DOUBLE(spec);
-        const double minimum = std::max(range->minimum, 0.01);  // what lies between -1 and that is no value
+        const double minimum = std::max(range->minimum, 0.01);  // values between -1 and this are invalid
         const double drawn = std::uniform_real_distribution<>(minimum, 1)(random);
         g_value_set_double(&value, random() % 3 == 0 ? range->default_value : drawn);
       } else {
