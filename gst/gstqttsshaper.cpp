@@ -120,10 +120,12 @@ void SoundShaper::Add(std::vector<float> kept, const std::vector<qtts::KeptRun>&
     return TakeFromTempo();
   }
   std::vector<SoundSpan> spans;
+  spans.reserve(runs.size());
   for (const qtts::KeptRun& run : runs) {
     spans.push_back({static_cast<double>(run.begin), static_cast<double>(run.begin + run.samples), run.samples});
   }
-  Push(std::move(kept), std::move(spans));
+  if (limiter_) return Push(std::move(kept), std::move(spans));  // with a silence it may be longer than a frame
+  ready_.push_back({std::move(kept), std::move(spans)});
 }
 
 void SoundShaper::TakeFromTempo() {

@@ -30,8 +30,8 @@ struct ShapedSound {
 // Shapes the sound of an utterance before it leaves: cuts the silence in front, shortens silences, changes the rate, or
 // fits it into a slot. Keeps which sound of the engine is heard where.
 //
-// One frame in gives at most one out, unless the rate is below 1: no sound is longer than a frame of 80 ms. Without
-// anything to change, samples pass as they are.
+// One frame in gives at most one out, unless the rate is below 1: sound whose rate is changed is no longer than a frame
+// of 80 ms. Without anything to change, frames pass as they are.
 //
 // Owned by one utterance; used by the streaming thread without the monitor's mutex. Not thread-safe.
 class SoundShaper {

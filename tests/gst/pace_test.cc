@@ -229,6 +229,22 @@ TEST_F(PaceTest, AnUtteranceMayHaveItsOwnRate) {
   EXPECT_NE(ParseProblem(warning.get()).text.find("0.25 to 4"), std::string::npos);
 }
 
+TEST_F(PaceTest, OnlyRatesOfTheRangeAreValid) {
+  const Pipeline pipeline("qttssrc name=src ! fakesink");
+  GParamSpec* spec = g_object_class_find_property(G_OBJECT_GET_CLASS(pipeline.src()), "rate");
+  GValue value = G_VALUE_INIT;
+  g_value_init(&value, G_TYPE_DOUBLE);
+  for (const double valid : {0.25, 1.0, 4.0}) {
+    g_value_set_double(&value, valid);
+    EXPECT_FALSE(g_param_value_validate(spec, &value)) << valid;
+  }
+  for (const double wrong : {-1.0, 0.0, 0.24, 4.01, std::nan("")}) {
+    g_value_set_double(&value, wrong);
+    EXPECT_TRUE(g_param_value_validate(spec, &value)) << wrong;
+  }
+  g_value_unset(&value);
+}
+
 TEST_F(PaceTest, MarkupChangesTheRate) {
   const Pace pace = Play("markup=ssml",
                          "<speak>abcd<break time=\"200ms\"/><prosody rate=\"200%\">abcdefgh</prosody><prosody "
