@@ -2,10 +2,10 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later
 """Subtitles of a film that does not exist, to standard output, for measure-rate.py --film.
 
-usage: make-film.py [--minutes N] [--seed N] > film.srt
+usage: make-film.py [--minutes N] [--speed MIN MAX] [--seed N] > film.srt
 
 Cues are the sentences of long-lines.txt, words-lines.txt and data/recipe/test_sentences.txt by chance. Each is shown for its characters at
-11 to 17 characters a second, at least 1 s, as subtitles for adults are (guidelines allow 17 to 20); pauses of 0.1 to 3 s lie between, and
+11 to 17 characters a second (--speed), at least 1 s, as subtitles for adults are (guidelines allow 17 to 20); pauses of 0.1 to 3 s lie between, and
 after some ten cues one of 5 to 15 s: about two thirds of the time have speech.
 """
 import argparse
@@ -25,6 +25,7 @@ def stamp(seconds):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--minutes", type=float, default=45)
+    parser.add_argument("--speed", nargs=2, type=float, default=[11, 17], help="characters a second")
     parser.add_argument("--seed", type=int, default=1)
     args = parser.parse_args()
     chance = random.Random(args.seed)
@@ -33,7 +34,7 @@ def main():
     while now < 60 * args.minutes:
         number += 1
         text = chance.choice(sentences)
-        end = now + max(1.0, len(text) / chance.uniform(11, 17))
+        end = now + max(1.0, len(text) / chance.uniform(*args.speed))
         print(f"{number}\n{stamp(now)} --> {stamp(end)}\n{text}\n")
         now = end + (chance.uniform(5, 15) if chance.random() < 0.1 else chance.uniform(0.1, 3))
 

@@ -30,6 +30,16 @@ def test_one_object(server):
     check_words(answer["words"], len(sound) / 48000)
 
 
+def test_words_have_the_times_of_the_speed(server):
+    plain, fast = (json.loads(server.speech(input=TEXT, seed=1, speed=speed, stream_format="json", timestamp_granularities=["word"])[2])
+                   for speed in (1, 2))
+    sounds = [base64.b64decode(answer["audio"]) for answer in (plain, fast)]
+    assert sounds[1] == element(TEXT, seed=1, rate=2) and abs(len(sounds[0]) / 2 - len(sounds[1])) <= 2
+    check_words(fast["words"], len(sounds[1]) / 48000)
+    for before, after in zip(plain["words"], fast["words"]):
+        assert abs(before["start"] / 2 - after["start"]) < 0.002 and abs(before["end"] / 2 - after["end"]) < 0.002
+
+
 def test_words_only_if_asked(server):
     assert "words" not in json.loads(server.speech(input=TEXT, seed=1, stream_format="json")[2])
 
