@@ -176,7 +176,7 @@ Result<std::unique_ptr<CudaBackend>> CudaBackend::Create(std::shared_ptr<const C
 Result<LoadMemory> CudaBackend::CountMemory(const Checkpoint& checkpoint, const CudaOptions& options) {
   // Ten seconds and a prompt begin their second page.
   constexpr size_t kPagesOfVoice = 2;
-  const MemoryCount count;
+  MemoryCount count;
   Impl impl;
   impl.options = options;
   impl.checkpoint = {std::shared_ptr<const Checkpoint>(), &checkpoint};  // does not own it

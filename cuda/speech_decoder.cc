@@ -89,7 +89,7 @@ class CudaSpeechDecoder final : public SpeechDecoder {
 Result<size_t> CountDecoderMemory(const Checkpoint& checkpoint, CodecPrecision precision) {
   int device = 0;
   QTTS_RETURN_IF_CUDA_ERROR(cudaGetDevice(&device), "asking for the device");
-  const MemoryCount count;
+  MemoryCount count;
   CudaSpeechDecoder decoder(device);
   QTTS_RETURN_IF_ERROR(decoder.Load(checkpoint, precision));
   return count.max_held();

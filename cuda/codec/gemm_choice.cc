@@ -86,7 +86,8 @@ GemmTile RuleTile(const GemmArgs& args, Planes x_planes, const DeviceTraits& dev
   // Short sums have no mainloop to speak of, and wide blocks take long besides.
   const bool is_short = geometry.groups == 1 && geometry.chunks < 4;
   constexpr GemmTile kWide64 = {GemmForm::kWide, 64, 6};
-  if (BlocksOf(args, kWide64) >= (is_short ? 4 : 1) * processors) return kWide64;
+  const auto wide_takes = [&](const GemmTile& tile) { return WideTakes(args, x_planes, tile, device); };
+  if (BlocksOf(args, kWide64) >= (is_short ? 4 : 1) * processors && wide_takes(kWide64)) return kWide64;
   constexpr GemmTile kWide32 = {GemmForm::kWide, 32, 6};
   const int wide_blocks = BlocksOf(args, kWide32);
   if (device.clusters && IsGrouped(geometry) && !is_short && 10 * wide_blocks < 9 * processors) {
@@ -95,7 +96,9 @@ GemmTile RuleTile(const GemmArgs& args, Planes x_planes, const DeviceTraits& dev
       if (2 * geometry.columns > columns && ClusterTakes(args, x_planes, tile, device)) return tile;
     }
   }
-  if (geometry.groups > 1 || (geometry.columns > 8 && !is_short && 3 * wide_blocks >= processors)) return kWide32;
+  const bool is_wide = geometry.columns > 8 && !is_short && 3 * wide_blocks >= processors;
+  // Narrow blocks have one group only.
+  if (geometry.groups > 1 || (is_wide && wide_takes(kWide32))) return kWide32;
   const int columns = geometry.columns > 32 ? 32 : geometry.columns > 16 ? 16 : 8;
   return {GemmForm::kNarrow, columns, std::min(geometry.tiles, kMaxSegments / geometry.segments)};
 }

@@ -126,6 +126,15 @@ constexpr std::array kProducts = {
     LibraryProductRow("library"),
 };
 
+// Returns whether each product stands where ProductOf() looks for its shape.
+constexpr bool AreInOrder(const auto& products) {
+  for (size_t i = 0; i < products.size(); ++i) {
+    if (static_cast<size_t>(products[i].shape) != static_cast<size_t>(GemmShape::kOneRow) + i) return false;
+  }
+  return products.back().shape == GemmShape::kLibrary;
+}
+static_assert(AreInOrder(kProducts));
+
 // For many rows, if the numbers ask for it: the fastest of those that were measured, null where the kernels for few
 // rows are as fast.
 std::optional<GemmShape> ChooseWarpgroupShape(const Matrix& matrix, const GemmRows& rows,

@@ -11,7 +11,7 @@
 // exp(score) = 2^exponent · mantissa, where the exponent is the integer nearest to score · log2 e, and the mantissa,
 // between 2^-0.5 and 2^0.5, depends on the score alone. A partial result is relative to an exponent that none of its
 // scores exceeds. Going over to a larger one multiplies by a power of two, which is exact: partial results joined in
-// one order are the same bits, whatever each was relative to, unless a weight or a weighed value falls below 2^-126.
+// one order are the same bits, whatever each was relative to, unless a weight or a weighed value falls below 2^-125.
 namespace qtts::cuda {
 
 #ifdef __CUDACC__

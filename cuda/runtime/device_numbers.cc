@@ -18,6 +18,7 @@ DeviceNumbers SafeNumbers(int processors) {
   numbers.attention.blocks_at_once = processors;
   numbers.sampling.rows_of_many_threads = processors;
   numbers.codec.table = CodecTable::kNone;
+  numbers.codec.processors_of_some = processors * 3 / 4;
   numbers.persistent = {.narrow_talker = {2, 0}, .wide_talker = {2, 0}, .predictor = {2, 0}};
   return numbers;
 }

@@ -53,8 +53,8 @@ cudaError_t LaunchKernel(void (*kernel)(Parameters...), const dim3& grid, int th
 }
 
 // Gives shared memory as much of L1's memory as there is. Kernels that overlap must all have it: a change of the split
-// between two kernels would keep the second from starting early. While memory is counted, no kernel is touched: the
-// first touch loads its code, and where that finds no memory, it fails for good.
+// between two kernels would keep the second from starting early. While memory is counted, it touches no kernel:
+// the first touch loads a kernel's code, and where that finds no memory, later launches fail too.
 template <typename... Parameters>
 cudaError_t PreferSharedMemory(void (*kernel)(Parameters...)) {
   if (CountsMemory()) return cudaSuccess;
@@ -101,7 +101,12 @@ struct Launcher {
                   Arguments... arguments) const {
     if (CountsMemory()) return;
     (void)Succeeds(PreferSharedMemory(kernel));
-    if (shared > kPlainSharedMemory) (void)Succeeds(AllowSharedMemory(kernel, shared));
+    if (shared > kPlainSharedMemory) {
+      if (const cudaError_t refused = AllowSharedMemory(kernel, shared); !Succeeds(refused)) {
+        if (error == cudaSuccess) error = refused;
+        return;
+      }
+    }
     const LaunchOptions options = {overlap, blocks, false};
     const cudaError_t result = LaunchKernel(kernel, grid, threads, shared, stream, options, arguments...);
     if (error == cudaSuccess) error = result;

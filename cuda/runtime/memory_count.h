@@ -8,8 +8,8 @@ namespace qtts::cuda {
 
 // Counts the device memory of a load instead of allocating it. While one exists, the owners of memory, streams and
 // events (device_memory.h, arena.h) take nothing from the device in its thread, and launches, copies and waits are left
-// out: the load that runs meanwhile has all its sizes and no data. Its objects can't be used, and must be destroyed before
-// the count. One at a time in a thread.
+// out: the load that runs meanwhile has all its sizes and no data. Its objects can't be used, and must be destroyed
+// before the count. One at a time in a thread.
 class MemoryCount {
  public:
   MemoryCount();

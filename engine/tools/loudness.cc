@@ -24,11 +24,11 @@ constexpr const char* kSample[] = {
     "Could you please remember to bring warm clothes and some water when we visit the mountains tomorrow?",
     "There are seventeen stations between here and the coast, and the train stops at every one of them.",
     "That is wonderful news, and I can hardly wait to tell everyone in town about it!"};
-constexpr int64_t kMaxFrames = 125;  // of a sentence: 10 s
+constexpr int64_t kSentenceFrames = 125;  // of a sentence: 10 s
 
 // Returns the loudness of the sample, spoken with the voice of `request`. None if it is silent.
 Result<std::optional<double>> MeasureSpeech(Engine* engine, Request request) {
-  request.max_frames = kMaxFrames;
+  request.max_frames = kSentenceFrames;
   request.runaway_guard = true;
   std::vector<float> sound;
   for (const char* const sentence : kSample) {

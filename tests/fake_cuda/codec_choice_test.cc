@@ -147,7 +147,7 @@ class CodecChoiceTest : public ::testing::Test {
 
   // The released codec's products for batches of up to `rows`. No memory is behind them.
   std::vector<Step> StepsOf(CodecPrecision precision, int rows, const DeviceTraits& device) {
-    const cuda::MemoryCount count;
+    cuda::MemoryCount count;
     cuda::Arena memory;
     std::vector<Step> steps;
     const Checkpoint& checkpoint = *model_->checkpoint();

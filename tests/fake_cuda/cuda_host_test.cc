@@ -310,6 +310,14 @@ TEST_F(CudaHostTest, TooLittleMemory) {
   EXPECT_THAT(Refusal(), AllOf(HasSubstr("Small GPU has 0.4 GB free of 0.4 GB"), HasSubstr("device=cpu")));
 }
 
+// The first touch of a kernel loads its code, for which there may be no memory.
+TEST_F(CudaHostTest, AGpuThatIsNearlyFullIsRefusedBeforeAKernelIsTouched) {
+  fake_cuda::LeaveMemory(0, 100000000);
+  EXPECT_THAT(Refusal(), AllOf(HasSubstr("has 0.1 GB free"), HasSubstr("less than any model needs")));
+  EXPECT_EQ(Count(fake_cuda::calls(), "cudaFuncSetAttribute"), 0);
+  EXPECT_EQ(Count(fake_cuda::calls(), "cudaFuncGetAttributes"), 0);
+}
+
 TEST_F(CudaHostTest, NumberOfNoDevice) { EXPECT_THAT(Refusal(1), HasSubstr("this machine's GPUs are 0 to 0")); }
 
 TEST_F(CudaHostTest, ADecoderAloneTakesTheFirstDeviceThatCanHoldIt) {
@@ -770,7 +778,7 @@ void ExpectSameMemory(const std::function<void()>& load) {
   fake_cuda::Reset();
   size_t counted = 0;
   const std::vector<std::string> calls = CallsOf([&] {
-    const cuda::MemoryCount count;
+    cuda::MemoryCount count;
     load();
     counted = count.max_held();
     EXPECT_EQ(count.held(), 0U);
