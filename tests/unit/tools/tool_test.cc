@@ -1360,7 +1360,10 @@ TEST(ToolTest, TakesOfAVoiceAreChosenByStyle) {
   const std::string base = folder.File("base");
   MakeBase(base, 3);
   const std::string voice = folder.File("me.voice");
-  ASSERT_EQ(MakeStyle(base, "/speech-24000.wav", "Calm", "--output", voice).exit_status, 0);
+  const Outcome first = MakeStyle(base, "/speech-24000.wav", "Calm", "--output", voice);
+  ASSERT_EQ(first.exit_status, 0);
+  EXPECT_TRUE(Json::parse(first.out)["loudness"].is_number()) << "its speech is measured: " << first.err;
+  EXPECT_EQ(first.err.find("warning: voice make"), std::string::npos) << first.err;
   const Outcome added = MakeStyle(base, "/speech-8000.wav", "excited", "--add-to", voice);
   ASSERT_EQ(added.exit_status, 0) << added.err;
   const Json takes = Json::parse(added.out)["takes"];
