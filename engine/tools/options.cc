@@ -333,11 +333,11 @@ std::string DeviceNames() {
   return names;
 }
 
+}  // namespace
+
 Status NotAllowed(const char* option, const std::string& value, std::string_view allowed) {
   return Status::InvalidArgument("--" + std::string(option) + " \"" + value + "\": must be " + std::string(allowed));
 }
-
-}  // namespace
 
 std::string Manual(const std::string& command) {
   const Command* const one = FindCommand(command);
