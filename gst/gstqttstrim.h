@@ -5,6 +5,8 @@
 #include <cstddef>
 #include <vector>
 
+#include "qtts/silence_limiter.h"
+
 namespace gstqtts {
 
 // Cuts the silence off the beginning of an utterance, frame by frame. A voice often begins with a frame
@@ -15,7 +17,7 @@ namespace gstqtts {
 // kUnit is cut: the utterance still fills whole packets, and no encoder keeps the rest of it until the next one.
 class LeadingSilenceTrimmer {
  public:
-  static constexpr float kThreshold = 0.003F;  // -50 dB of full scale
+  static constexpr float kThreshold = qtts::kSilencePeak;
   static constexpr double kLead = 0.01;
   static constexpr double kLongest = 1.0;
   static constexpr double kUnit = 0.02;

@@ -39,7 +39,7 @@ void SilenceLimiter::Finish(std::vector<float>* kept, std::vector<KeptRun>* runs
 void SilenceLimiter::AddBlock(std::span<const float> block, std::vector<float>* kept, std::vector<KeptRun>* runs) {
   const uint64_t begin = place_;
   place_ += block.size();
-  if (std::ranges::all_of(block, [](float sample) { return std::abs(sample) < kThreshold; })) {
+  if (std::ranges::all_of(block, [](float sample) { return std::abs(sample) < kSilencePeak; })) {
     if (fading_.empty() && silent_ + 2 * block_size_ <= maximum_) {
       silent_ += block.size();
       return Keep(block, begin, kept, runs);

@@ -44,8 +44,9 @@ Result<std::optional<double>> MeasureSpeech(Engine* engine, Request request) {
 
 }  // namespace
 
-Result<std::optional<double>> LoudnessOfVoice(const ToolOptions& options, const std::string& folder,
+Result<std::optional<double>> LoudnessOfVoice(ToolOptions options, const std::string& folder,
                                               std::shared_ptr<const ClonedVoice> voice) {
+  options.style.clear();  // it names the take that is made, not one to speak with
   QTTS_ASSIGN_OR_RETURN(const EngineOptions engine_options, MakeEngineOptions(options, folder));
   QTTS_ASSIGN_OR_RETURN(const auto engine, Engine::Load(engine_options));
   QTTS_ASSIGN_OR_RETURN(Request request, MakeRequest(options, engine->info().defaults));

@@ -16,7 +16,7 @@ namespace qtts {
 Status Loudness(const ToolOptions& options);
 
 // Loads the model folder and returns the loudness of a voice's speech in LUFS. None if the voice is silent.
-Result<std::optional<double>> LoudnessOfVoice(const ToolOptions& options, const std::string& folder,
+Result<std::optional<double>> LoudnessOfVoice(ToolOptions options, const std::string& folder,
                                               std::shared_ptr<const ClonedVoice> voice);
 
 }  // namespace qtts

@@ -126,9 +126,10 @@ constexpr unsigned kSpeaking = kPrompt | kGenerating | kAlign;
 constexpr unsigned kRunning = kGenerating | kDesignVoice;  // the whole model
 constexpr unsigned kWritingVoice = kMakeVoice | kDesignVoice | kMixVoice;
 
-std::vector<Option> MakeOptions() {
+// Returns the options of the text and of how it is spoken, in the manual's order.
+std::vector<Option> SpeechOptions() {
   using O = ToolOptions;
-  std::vector<Option> options = {
+  return {
       {"json", 0, kAll, &O::json, "Print JSON", nullptr},
       {"pattern", 0, kTokenize | kSpeaking | kCheck, &O::pattern, "Pre-tokenization: native (default) or patched",
        "NAME"},
@@ -163,6 +164,13 @@ std::vector<Option> MakeOptions() {
        "the model needs it",
        "N"},
       {"rate", 0, kSpeak, &O::rate, "Rate of the speech with its pitch as it is, 0.25 to 4 (default 1)", "N"},
+  };
+}
+
+// Returns the options of voices that are made.
+std::vector<Option> VoiceOptions() {
+  using O = ToolOptions;
+  return {
       {"audio", 0, kMakeVoice, &O::audio, "WAV file with the voice to clone", "FILE"},
       {"reference-text", 0, kMakeVoice, Text{&O::reference_text},
        "Transcript of --audio; without it only the timbre is cloned", "TEXT"},
@@ -179,6 +187,13 @@ std::vector<Option> MakeOptions() {
       {"takes", 0, kDesignVoice, &O::takes,
        "Number of takes to choose among, with seeds one apart; files get numbers: calm.1.voice, calm.2.voice", "N"},
       {"wav", 0, kDesignVoice, &O::wav, "Also write the take's sound, to listen to", "FILE"},
+  };
+}
+
+// Returns the options of the engine and of files.
+std::vector<Option> EngineAndFileOptions() {
+  using O = ToolOptions;
+  return {
       {"device", 0, kRunning | kDecode | kInspect | kCheck | kAlign | kMeasuring, &O::device,
        "auto (default: the GPU if it can hold the model), cpu or cuda; of `inspect` cuda: its path, a frame's time, "
        "voices that fit",
@@ -211,6 +226,14 @@ std::vector<Option> MakeOptions() {
       {"help", 'h', kAll, &O::help, "The manual", nullptr},
       {"version", 'V', kAll, &O::version, "The version", nullptr},
   };
+}
+
+// Returns all options, in the manual's order.
+std::vector<Option> MakeOptions() {
+  std::vector<Option> options = SpeechOptions();
+  for (const std::vector<Option>& more : {VoiceOptions(), EngineAndFileOptions()}) {
+    options.insert(options.end(), more.begin(), more.end());
+  }
   static std::array<std::string, kSamplingNumberCount> descriptions;
   auto at = std::ranges::find(options, std::string_view("max-frames"), &Option::name);
   for (size_t i = 0; i < kSamplingNumberCount; ++i) {
@@ -333,11 +356,11 @@ std::string DeviceNames() {
   return names;
 }
 
+}  // namespace
+
 Status NotAllowed(const char* option, const std::string& value, std::string_view allowed) {
   return Status::InvalidArgument("--" + std::string(option) + " \"" + value + "\": must be " + std::string(allowed));
 }
-
-}  // namespace
 
 std::string Manual(const std::string& command) {
   const Command* const one = FindCommand(command);

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "qtts/engine_options.h"
@@ -75,6 +76,9 @@ Result<ToolOptions> ParseOptions(int argc, char** argv);
 
 // The manual of a command; all commands if it is empty.
 std::string Manual(const std::string& command);
+
+// Returns the error for a value of --`option` that is not `allowed`, such as "1 or more".
+Status NotAllowed(const char* option, const std::string& value, std::string_view allowed);
 
 // These convert the named options. kInvalidArgument for an unknown value.
 Result<TokenizerPattern> PatternOf(const ToolOptions& options);

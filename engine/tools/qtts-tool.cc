@@ -336,14 +336,15 @@ constexpr LogSink kToldChanges = {
     [](LogLevel level) { return level == LogLevel::kInfo; },
     [](LogLevel /*level*/, const char* line) { std::cerr << "qtts-tool: " << line << '\n'; }};
 
-// Replaces the loudness of the recording by that of the voice's speech, which is heard.
+// Sets the loudness to that of the voice's speech, which is heard.
 void MeasureVoice(const ToolOptions& options, const std::string& folder, ClonedVoice* voice) {
   const auto measured = LoudnessOfVoice(options, folder, std::make_shared<const ClonedVoice>(*voice));
   if (measured.ok() && *measured) {
     voice->loudness = *measured;
     return;
   }
-  std::cerr << "qtts-tool: warning: voice make: the file has the loudness of the recording, not of the voice: "
+  std::cerr << "qtts-tool: warning: voice make: the file has "
+            << (voice->loudness ? "the loudness of the recording, not of the voice: " : "no loudness: ")
             << (measured.ok() ? "its sample is silent; another --seed may do better" : measured.status().message())
             << '\n';
 }

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <charconv>
 #include <chrono>
 #include <csignal>
 #include <cstdio>
@@ -93,6 +94,18 @@ Result<Task> TaskOf(const ToolOptions& options) {
         "speak: the text has no letter, number or currency sign, so there is nothing to say");
   }
   return task;
+}
+
+// Returns the shortest text that is read as this number.
+std::string NumberText(double number) {
+  char text[32];
+  return {text, std::to_chars(text, text + sizeof text, number).ptr};
+}
+
+Result<double> RateOf(const ToolOptions& options) {
+  const double rate = options.rate.value_or(1);
+  if (rate >= Tempo::kMinRate && rate <= Tempo::kMaxRate) return rate;
+  return NotAllowed("rate", NumberText(rate), NumberText(Tempo::kMinRate) + " to " + NumberText(Tempo::kMaxRate));
 }
 
 Result<SoundFile::Format> FormatOf(const ToolOptions& options) {
@@ -352,10 +365,7 @@ Result<int> Speak(const ToolOptions& options) {
     return Status::InvalidArgument("speak: --json and --output - both write to standard output; leave one out");
   }
   if (!options.words.empty()) QTTS_RETURN_IF_ERROR(CheckWordsFile(options.words));
-  const double rate = options.rate.value_or(1);
-  if (!(rate >= Tempo::kMinRate && rate <= Tempo::kMaxRate)) {
-    return Status::InvalidArgument("--rate: must be 0.25 to 4");
-  }
+  QTTS_ASSIGN_OR_RETURN(const double rate, RateOf(options));
   QTTS_ASSIGN_OR_RETURN(const SoundFile::Format format, FormatOf(options));
   QTTS_ASSIGN_OR_RETURN(const Task task, TaskOf(options));
   QTTS_ASSIGN_OR_RETURN(const EngineOptions engine_options, MakeEngineOptions(options, task.folder));

@@ -17,6 +17,7 @@
 
 #include "print_json.h"
 #include "qtts/engine.h"
+#include "qtts/silence_limiter.h"
 #include "qtts/text_check.h"
 #include "qtts/voice.h"
 #include "voice/loudness.h"
@@ -32,8 +33,6 @@ constexpr const char* kDesignText =
     "The morning was quiet and bright. We walked along the river, talked about old friends, and forgot the time.";
 // Frames of silence that a take keeps at its end, 240 ms.
 constexpr size_t kQuietFrames = 3;
-// -50 dB of full scale.
-constexpr float kQuietPeak = 3e-3F;
 
 void WarnUser(const std::string& warning) { std::cerr << "qtts-tool: warning: " << warning << '\n'; }
 
@@ -45,8 +44,8 @@ struct DesignTake {
 
 // Cuts frames of silence at the end, which the voice would copy.
 void CutQuietEnd(size_t groups, size_t samples_per_frame, DesignTake* take) {
-  const auto last =
-      std::find_if(take->pcm.rbegin(), take->pcm.rend(), [](float sample) { return std::fabs(sample) > kQuietPeak; });
+  const auto last = std::find_if(take->pcm.rbegin(), take->pcm.rend(),
+                                 [](float sample) { return std::fabs(sample) >= kSilencePeak; });
   const auto sounding = static_cast<size_t>(take->pcm.rend() - last);
   const size_t frames = take->pcm.size() / samples_per_frame;
   const size_t kept = std::min(frames, (sounding + samples_per_frame - 1) / samples_per_frame + kQuietFrames);

@@ -39,8 +39,9 @@ Result<ClonedVoice> CloneVoice(VoiceEncoder* encoder, const std::string& model, 
   if (!std::all_of(voice.x_vector.begin(), voice.x_vector.end(), [](float v) { return std::isfinite(v); })) {
     return DamagedModel(ModelPart::kSpeakerEncoder);
   }
-  voice.loudness = MeasureLoudness(pcm, kReferenceRate);
   if (!options.reference_text.empty()) {
+    // An in-context voice takes over the level of its example; an x-vector has none.
+    voice.loudness = MeasureLoudness(pcm, kReferenceRate);
     voice.reference_text = RepairUtf8(options.reference_text);
     if (options.pad_reference) pcm.resize(pcm.size() + kReferencePadding);
     QTTS_ASSIGN_OR_RETURN(voice.reference_codes, encoder->Codes(pcm));

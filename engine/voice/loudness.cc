@@ -13,11 +13,10 @@
 namespace qtts {
 namespace {
 
-constexpr double kMinLoudness = -70;  // the absolute gate
-constexpr double kMaxLoudness = 10;   // above full-scale noise
+constexpr double kMaxLoudness = 10;  // above full-scale noise
 
 // False for an infinite number and NaN, too.
-bool IsPlausible(double loudness) { return loudness >= kMinLoudness && loudness <= kMaxLoudness; }
+bool IsPlausible(double loudness) { return loudness >= kMinMeasuredLoudness && loudness <= kMaxLoudness; }
 
 struct EndMeter {
   void operator()(ebur128_state* meter) const { ebur128_destroy(&meter); }

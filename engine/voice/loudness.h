@@ -9,9 +9,12 @@
 
 namespace qtts {
 
-// Returns the integrated loudness of mono samples in LUFS (ITU-R BS.1770-4, gated). None if nothing is above the gate
-// of -70 LUFS, the sound is shorter than one block of 400 ms, or it is louder than 10 LUFS, which no sound within full
-// scale is.
+// Gate in LUFS, below which a sound has no loudness, and the block of its measurement in seconds.
+inline constexpr double kMinMeasuredLoudness = -70;
+inline constexpr double kLoudnessBlock = 0.4;
+
+// Returns the integrated loudness of mono samples in LUFS (ITU-R BS.1770-4, gated). None if nothing is above the gate,
+// the sound is shorter than one block, or it is louder than 10 LUFS, which no sound within full scale is.
 std::optional<double> MeasureLoudness(std::span<const float> samples, int sample_rate);
 
 // The text of a loudness in a voice file: two decimals, independent of the locale.

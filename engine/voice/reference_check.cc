@@ -69,6 +69,21 @@ size_t CountClipped(const Recording& recording) {
   return clipped;
 }
 
+// Returns the fault of a quiet sound; none for a sound that is loud enough, or too short to be measured.
+std::optional<ReferenceFinding> FindQuiet(std::span<const float> pcm) {
+  const std::string problem = "the reference recording is quiet, ";
+  const std::string remedy = Formatted("record it louder, at %.0f LUFS or more", kGoodLoudness);
+  if (const auto loudness = MeasureLoudness(pcm, kReferenceRate)) {
+    if (*loudness >= kGoodLoudness) return std::nullopt;
+    return ReferenceFinding{ReferenceFault::kQuiet, problem + Formatted("%.1f LUFS", *loudness),
+                            remedy + ", or have it prepared"};
+  }
+  // A sound above full scale has no loudness if it is too loud.
+  const bool loud = std::ranges::any_of(pcm, [](float sample) { return std::fabs(sample) > 1; });
+  if (loud || SecondsOf(pcm.size()) < kLoudnessBlock) return std::nullopt;
+  return ReferenceFinding{ReferenceFault::kQuiet, problem + Formatted("below %.0f LUFS", kMinMeasuredLoudness), remedy};
+}
+
 double LettersOf(char32_t code) {
   constexpr double kHan = 3.5;
   constexpr double kKana = 2;
@@ -148,10 +163,7 @@ std::vector<ReferenceFinding> CheckReference(const Recording& recording, std::sp
   std::vector<ReferenceFinding> findings;
   const ReferenceShape shape = MeasureShape(pcm);
   if (!options.reference_text.empty()) CheckExample(shape, SecondsOf(pcm.size()), options, &findings);
-  if (const auto loudness = MeasureLoudness(pcm, kReferenceRate); loudness.value_or(0) < kGoodLoudness) {
-    findings.push_back({ReferenceFault::kQuiet, Formatted("the reference recording is quiet, %.1f LUFS", *loudness),
-                        Formatted("record it louder, at %.0f LUFS or more, or have it prepared", kGoodLoudness)});
-  }
+  if (auto quiet = FindQuiet(pcm)) findings.push_back(*std::move(quiet));
   if (const size_t clipped = CountClipped(recording); clipped > 0) {
     const double share = static_cast<double>(clipped) / static_cast<double>(recording.samples.size());
     findings.push_back({ReferenceFault::kClipped,

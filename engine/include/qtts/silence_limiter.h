@@ -9,6 +9,9 @@
 
 namespace qtts {
 
+// Peak below which samples are silence: -50 dB of full scale.
+inline constexpr float kSilencePeak = 0.003F;
+
 // A stretch of samples that stays: its place in the source and its length.
 struct KeptRun {
   uint64_t begin = 0;
@@ -19,7 +22,7 @@ struct KeptRun {
 
 // Shortens silences in speech to a maximum, sample by sample as the sound comes.
 //
-// A block of 10 ms whose samples are all below -50 dB of full scale is silence. The beginning of a longer
+// A block of 10 ms whose samples are all below kSilencePeak is silence. The beginning of a longer
 // silence stays, up to 10 ms less than the maximum, and so do the last 10 ms before the next sound, into which the
 // beginning fades: no onset is cut, and no step is heard. At the end of the sound the beginning fades to zero instead.
 //
@@ -28,7 +31,6 @@ struct KeptRun {
 // Owned by one utterance. Not thread-safe.
 class SilenceLimiter {
  public:
-  static constexpr float kThreshold = 0.003F;
   static constexpr double kBlockSeconds = 0.01;
 
   // `maximum`: samples; less than two blocks is two blocks.

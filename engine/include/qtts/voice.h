@@ -19,8 +19,9 @@
 //   if (voice.ok()) qtts::SaveVoice(*voice, "me.safetensors");
 //   request.voice = std::make_shared<qtts::ClonedVoice>(*voice);
 //
-// A voice keeps its integrated loudness (ITU-R BS.1770, in LUFS). Engine::CloneVoice() measures the recording, whose
-// level an in-context voice takes over. `qtts-tool voice make` replaces it by that of the voice's own speech.
+// An in-context voice takes over the level of its recording, so Engine::CloneVoice() gives it the recording's
+// integrated loudness (ITU-R BS.1770, in LUFS), and none to an x-vector. `qtts-tool voice make` measures the voice's
+// own speech.
 //
 // The first utterance with a voice starts later than the others: the engine caches the part that they share, for some
 // dozens of voices.

@@ -36,7 +36,7 @@ class Catalogue:
         of a speaker."""
         for name in self._preset:
             if name.lower() in self._files:
-                raise RuntimeError(f"--voices-folder: {self._files[name.lower()][0]} has the name of a voice of the model, "
+                raise RuntimeError(f"--voices-folder: {self._files[name.lower()].path} has the name of a voice of the model, "
                                    f"{name}; give it another one.")
         for alias, voice in self._settings.voices.items():
             if voice.lower() not in self._own:
@@ -55,22 +55,25 @@ class Catalogue:
             raise bad_field("voice", f"is {name[:100]!r}; it may be {', '.join([*self.speakers, *self.aliases]) or 'left out'}.")
         return voice
 
-
     def voice(self, name, style=None):
         """The element's settings for a voice. ApiError 400 for a voice or a style that there is not."""
         voice = self.speaker(name) if name is not None else None
-        path, styles = self._files.get(voice.lower(), (None, [])) if voice is not None else (None, [])
-        if style is not None and style.lower() not in styles:
-            raise bad_field("style", f"is {style[:100]!r}; the voice has {', '.join(styles) or 'no styles'}.")
-        if path is not None:
-            return {"voice-file": path} if style is None else {"voice-file": path, "style": style.lower()}
+        file = self._files.get(voice.lower()) if voice is not None else None
+        if style is not None and not (file and file.take(style)):
+            raise bad_field("style", f"is {style[:100]!r}; the voice has {', '.join(file.styles if file else ()) or 'no styles'}.")
+        if file is not None:
+            return {"voice-file": file.path} if style is None else {"voice-file": file.path, "style": style.lower()}
         return {} if voice is None else {"speaker": voice}
+
+    def file(self, path):
+        """The voice file of this path among those of --voices-folder; None if it is not there."""
+        return next((file for file in self._files.values() if file.path == path), None)
 
     @property
     def styles(self):
         """Voice to the styles that it has, where it has any."""
-        return {name: styles for name, (_, styles) in self._settings.voice_files.items()
-                if styles and name.lower() in self._files}
+        return {name: file.styles for name, file in self._settings.voice_files.items()
+                if file.styles and name.lower() in self._files}
 
 
 def _openai_voices(speakers):

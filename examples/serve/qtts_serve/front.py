@@ -167,15 +167,32 @@ class Front:
 
     def ignored(self, wishes):
         """Fields of a request that change nothing, for a header."""
-        ignored = ["instructions"] if wishes.settings.get("instruct") and not self.model["instruct"] else []
-        if wishes.settings.get("target-loudness") and not self._is_measured(wishes):
+        ignored = []
+        chosen = self._take_of_instructions(wishes)
+        if wishes.settings.get("instruct") and not self.model["instruct"] and chosen is None:
+            ignored.append("instructions")
+        if wishes.settings.get("target-loudness") and not self._is_measured(wishes, chosen):
             ignored.append("target_loudness")
         return ignored
 
-    def _is_measured(self, wishes):
-        """Whether the loudness of the voice is known: that of a recording is measured. A voice file of --element may have
-        one, which is not looked into."""
-        if wishes.recording or "voice-file" in self.settings.element:
+    def _take_of_instructions(self, wishes):
+        """The take of a voice file that the instructions choose; None if they choose none."""
+        file = self.catalogue.file(wishes.settings.get("voice-file"))
+        if file is None or "style" in wishes.settings or self.model["instruct"]:
+            return None
+        return file.take_of(wishes.settings.get("instruct", ""))
+
+    def _is_measured(self, wishes, chosen):
+        """Whether the loudness of the voice is known. A voice file of --element may have one, which is not looked into.
+        `chosen`: the take that the instructions choose, or None."""
+        file = self.catalogue.file(wishes.settings.get("voice-file"))
+        if file is not None:
+            return (chosen or file.take(wishes.settings.get("style", "")) or file.takes[0]).measured
+        if wishes.recording:  # has the level of an example, which only a transcript makes of it
+            return bool(wishes.settings.get("reference-text"))
+        if "reference-audio" in self.settings.element:
+            return "reference-text" in self.settings.element
+        if "voice-file" in self.settings.element:
             return True
         return (wishes.settings.get("speaker") or self.model["voice"] or "").lower() in self.model["measured"]
 

@@ -6,9 +6,8 @@ import math
 import os
 
 from . import access
+from .encoders import FORMATS
 from .voice_files import read_folder
-
-FORMATS = ("wav", "pcm", "opus", "flac", "mp3", "aac")
 
 
 def truth(text):

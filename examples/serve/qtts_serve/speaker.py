@@ -41,6 +41,11 @@ ABOUT_REQUEST = {(RESOURCE, Gst.ResourceError.SETTINGS), (RESOURCE, Gst.Resource
 FULL = {(RESOURCE, Gst.ResourceError.BUSY), (RESOURCE, Gst.ResourceError.NO_SPACE_LEFT)}
 
 
+def frames_of(samples):
+    """Frames of 80 ms, of which the last one may be shorter."""
+    return -(-samples // FRAME_SAMPLES)
+
+
 def structure(name, settings):
     result = Gst.Structure.new_empty(name)
     for field, value in settings.items():
@@ -58,7 +63,6 @@ class Spoken:
     begin: int = 0  # running time
     finished: str = ""  # the reason, once it is over
     samples: int = 0  # all there are, once it is over
-    frames: int = 0
     spoken_characters: int = 0
     pulled: int = 0  # samples
     words: list = dataclasses.field(default_factory=list)  # progress that was not taken yet
@@ -72,6 +76,11 @@ class Spoken:
     about_text: bool = False  # the problem is the text or a setting
     full: bool = False  # it got no memory or no slot
 
+    @property
+    def frames(self):
+        """Frames of 80 ms of the sound, of which the last one may be shorter. The engine's own are longer or shorter than
+        80 ms where the speed is not 1."""
+        return frames_of(self.samples)
 
     def summary(self):
         """How it ended, for a client."""
@@ -246,7 +255,6 @@ class Speaker:
         elif name == "qtts-utterance-finished":
             spoken.finished = report.get_value("reason")
             spoken.samples = report.get_value("samples")
-            spoken.frames = report.get_value("frames")
             spoken.spoken_characters = report.get_value("text-spoken-chars")
             spoken.retries = report.get_value("retries")
             if report.get_value("measured"):

@@ -6,7 +6,7 @@ import time
 
 from .errors import ApiError
 from .pacing import Pace, Timer
-from .speaker import FRAME_BYTES, FRAME_SAMPLES, RATE
+from .speaker import FRAME_BYTES, FRAME_SAMPLES, RATE, frames_of
 
 log = logging.getLogger("qtts_serve")
 
@@ -102,7 +102,7 @@ class Utterance:
     @property
     def frames(self):
         """Frames of 80 ms that were written. The last one may be shorter, by silence cut from the beginning."""
-        return -(-self._samples // FRAME_SAMPLES)
+        return frames_of(self._samples)
 
     @property
     def spoken(self):

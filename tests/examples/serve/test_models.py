@@ -119,12 +119,15 @@ def test_styles_of_a_voice(start, model, tmp_path):
     folder = tmp_path / "voices"
     folder.mkdir()
     path = folder / "me.safetensors"
-    write_voice(path, [([1.0] * 48, []), ([-1.0] * 48, [])], **{"style": "calm", "style.1": "excited"})
+    write_voice(path, [([1.0] * 48, []), ([-1.0] * 48, [])], **{"style": "calm", "style.1": "Excited"})
     server = start("--model-path", model, "--voices-folder", str(folder))
     fields = {"input": TEXT, "seed": 1, "max_new_tokens": FRAMES, "voice": "me"}
     calm, excited = server.speech(**fields)[2], server.speech(**fields, style="Excited")[2]
     assert calm != excited and server.speech(**fields, style="calm")[2] == calm
-    assert server.speech(**fields, instructions="Excited, please.")[2] == excited
+    _, headers, sound = server.speech(**fields, instructions="Excited, please.")
+    assert sound == excited and "x-qtts-ignored" not in headers
+    for told in ({"instructions": "Sad, please."}, {"instructions": "Excited, please.", "style": "calm"}):
+        assert server.speech(**fields, **told)[1]["x-qtts-ignored"] == "instructions"
     assert json.loads(server.get("/v1/audio/voices")[2])["styles"] == {"me": ["calm", "excited"]}
     status, error = server.refusal(**fields, style="angry")
     assert (status, error["param"]) == (400, "style") and "calm, excited" in error["message"]
@@ -141,6 +144,36 @@ def test_styles_of_a_voice(start, model, tmp_path):
     assert prepared == element(TEXT, **settings, prepare_reference="true") != element(TEXT, **settings)
 
 
+@pytest.mark.parametrize("model", ["tiny-base-0b6"], indirect=True)
+def test_the_loudness_of_a_voice_file_counts(start, model, tmp_path):
+    folder = tmp_path / "voices"
+    folder.mkdir()
+    vectors = [([1.0] * 48, []), ([-1.0] * 48, [])]
+    write_voice(folder / "me.voice", vectors, **{"style": "calm", "style.1": "excited", "loudness.1": "-23.00"})
+    server = start("--model-path", model, "--voices-folder", str(folder))
+    fields = {"input": TEXT, "seed": 1, "max_new_tokens": FRAMES, "voice": "me"}
+    for choice, measured in (({}, False), ({"style": "calm"}, False), ({"style": "excited"}, True),
+                             ({"instructions": "Excited."}, True)):
+        plain = server.speech(**fields, **choice)[2]
+        _, headers, sound = server.speech(**fields, **choice, target_loudness=-40)
+        assert headers.get("x-qtts-ignored") == (None if measured else "target_loudness")
+        assert (sound != plain) == measured
+    del fields["voice"]
+    data_url = "data:audio/wav;base64," + base64.b64encode(RECORDING.read_bytes()).decode()
+    timbre = {**fields, "ref_audio": data_url, "target_loudness": -40}
+    assert server.speech(**timbre)[1]["x-qtts-ignored"] == "target_loudness"
+    assert "x-qtts-ignored" not in server.speech(**timbre, ref_text="What is said.")[1]
+
+
+@pytest.mark.parametrize("model", ["tiny-base-0b6"], indirect=True)
+def test_the_loudness_of_the_recording_of_all_requests(start, model):
+    recording = f"reference-audio={RECORDING}"
+    for element_options, ignored in ((recording, "target_loudness"), (f'{recording} reference-text="What is said."', None)):
+        server = start("--model-path", model, "--element", element_options)
+        headers = server.speech(input=TEXT, seed=1, max_new_tokens=FRAMES, target_loudness=-40)[1]
+        assert headers.get("x-qtts-ignored") == ignored
+
+
 def test_a_folder_of_other_files_is_refused(tmp_path):
     from qtts_serve.settings import Settings
     for content in (b"", b"RIFF and so on", struct.pack("<Q", 1 << 40), struct.pack("<Q", 2) + b"[]", struct.pack("<Q", 4) + b"null"):
@@ -151,6 +184,10 @@ def test_a_folder_of_other_files_is_refused(tmp_path):
     assert list(Settings(voices_folder=str(tmp_path)).voice_files) == ["me"]
     write_voice(tmp_path / "me.safetensors", [([], [])])
     with pytest.raises(ValueError, match="several suffixes"):
+        Settings(voices_folder=str(tmp_path))
+    (tmp_path / "me.safetensors").unlink()
+    write_voice(tmp_path / "Me.voice", [([], [])])
+    with pytest.raises(ValueError, match="Me.voice and me.voice differ in case only"):
         Settings(voices_folder=str(tmp_path))
     with pytest.raises(ValueError, match="no folder"):
         Settings(voices_folder=str(tmp_path / "none"))

@@ -13,6 +13,7 @@ import pytest
 
 from conftest import element, of
 from qtts_serve import encoders
+from qtts_serve.settings import Settings
 
 TEXT = "Please leave your message after the tone."
 OTHERS = [rate for rate in encoders.RATES if rate != 24000]
@@ -111,6 +112,18 @@ def test_telephones(server, name, media, expand, error):
     plain = samples(server.speech(input=TEXT, seed=1, sample_rate=8000)[2])
     assert len(sound) == len(plain)
     assert all(abs(expand(code) - sample) <= error(sample) for code, sample in zip(sound, plain))
+
+
+@pytest.mark.parametrize("name", encoders.FORMATS)
+def test_each_format_may_be_the_default(name):
+    assert Settings(response_format=name).response_format == name
+
+
+def test_telephones_by_default(start):
+    server = start("--response-format", "g711_alaw")
+    status, headers, sound = server.request("POST", "/v1/audio/speech", json.dumps({"input": TEXT, "seed": 1}))
+    assert status == 200 and headers["content-type"] == "audio/PCMA;rate=8000"
+    assert sound == server.speech(input=TEXT, seed=1, response_format="g711_alaw")[2]
 
 
 def test_telephone_answer_in_one_piece(server):

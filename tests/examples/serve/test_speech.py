@@ -116,6 +116,24 @@ def test_events(server):
     assert done["usage"]["output_tokens"] == frames(sound)
 
 
+@pytest.mark.parametrize("speed", [0.5, 2])
+def test_frames_are_those_of_the_sound_at_any_speed(server, speed):
+    fields = {"input": TEXT, "seed": 1, "speed": speed}
+    before = server.metric("qtts_frames_dropped_total"), server.metric("qtts_requests_total")
+    _, headers, whole = server.speech(**fields)
+    wait_for("the metrics of it", lambda: server.metric("qtts_requests_total") > before[1])
+    assert server.metric("qtts_frames_dropped_total") == before[0]
+    body = server.speech(**fields, stream_format="sse")[2]
+    done = json.loads(body.decode().rstrip().rpartition("data: ")[2])
+    assert done["usage"]["output_tokens"] == done["frames"] == frames(whole)
+    same = {"x-qtts-fingerprint": headers["x-qtts-fingerprint"]}
+    for frame in (1, frames(whole) - 1, frames(whole)):
+        status, _, rest = server.speech(same, **fields, start_frame=frame)
+        assert status == 200 and rest == whole[frame * FRAME:]
+    status, _, body = server.speech(same, **fields, start_frame=frames(whole) + 1)
+    assert status == 400 and f"has {frames(whole)} frames" in json.loads(body)["error"]["message"]
+
+
 def test_going_on_after_a_break(server):
     _, headers, whole = server.speech(input=TEXT, seed=1)
     same = {"x-qtts-fingerprint": headers["x-qtts-fingerprint"]}

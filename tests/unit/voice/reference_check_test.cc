@@ -3,10 +3,14 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cmath>
 #include <string>
 #include <vector>
 
 #include "unit/voice/recordings.h"
+#include "voice/loudness.h"
+#include "voice/reference.h"
 #include "voice/reference_shape.h"
 
 namespace qtts {
@@ -99,6 +103,26 @@ TEST(ReferenceCheckTest, TenSpoiltRecordingsHaveOneWarningEach) {
       EXPECT_NE(finding.message().find(spoilt.remedy), std::string::npos) << finding.message();
     }
     EXPECT_EQ(findings.size(), 1U);
+  }
+}
+
+// Below the gate of the measurement a recording has no loudness, and above -60 dB it is not refused as silent.
+TEST(ReferenceCheckTest, ARecordingBelowTheGateIsQuiet) {
+  const std::vector<float> clean = CleanSpeech();
+  float peak = 0;
+  for (const float sample : clean) peak = std::max(peak, std::fabs(sample));
+  const std::vector<float> quietest = Scaled(clean, 1.1e-3F / peak);
+  ASSERT_TRUE(PrepareReference(MonoRecording(quietest)).ok());
+  ASSERT_FALSE(MeasureLoudness(quietest, kReferenceRate));
+  const auto findings = Check(quietest, "");
+  ASSERT_FALSE(findings.empty());
+  EXPECT_EQ(static_cast<int>(findings[0].fault), static_cast<int>(ReferenceFault::kQuiet));
+  EXPECT_NE(findings[0].message().find("is quiet, below -70 LUFS"), std::string::npos) << findings[0].message();
+  EXPECT_EQ(findings[0].message().find("prepared"), std::string::npos) << "the level of such a sound is not known";
+  // Neither is quiet: one is too short for a loudness, the other one too loud.
+  EXPECT_TRUE(Check(CutAt(clean, 0.3), "").empty());
+  for (const ReferenceFinding& finding : Check(Scaled(clean, 1000), "")) {
+    EXPECT_NE(static_cast<int>(finding.fault), static_cast<int>(ReferenceFault::kQuiet)) << finding.message();
   }
 }
 

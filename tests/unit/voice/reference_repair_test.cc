@@ -135,5 +135,19 @@ TEST(CloneVoiceTest, WarnsAndPreparesIfAsked) {
   EXPECT_EQ(encoder.coded, repaired);
 }
 
+// The level of the recording is that of the speech only if the recording is the model's example.
+TEST(CloneVoiceTest, OnlyAnInContextVoiceHasTheLoudnessOfItsRecording) {
+  const std::vector<float> clean = CleanSpeech();
+  RecordingEncoder encoder;
+  CloneOptions options;
+  const auto timbre = CloneVoice(&encoder, "m", MonoRecording(clean), options);
+  ASSERT_TRUE(timbre.ok()) << timbre.status().message();
+  EXPECT_EQ(timbre->loudness, std::nullopt);
+  options.reference_text = TranscriptOf(MeasureShape(clean).spoken * kLetters);
+  const auto manner = CloneVoice(&encoder, "m", MonoRecording(clean), options);
+  ASSERT_TRUE(manner.ok()) << manner.status().message();
+  EXPECT_EQ(manner->loudness, MeasureLoudness(clean, kReferenceRate));
+}
+
 }  // namespace
 }  // namespace qtts
