@@ -9,7 +9,14 @@
 namespace qtts {
 namespace {
 
-constexpr double kBlockSeconds = 0.064 / 3;  // 512 samples at 24 kHz
+// Seconds of a block at a rate; in between they are interpolated. Lengths by measurement (doc/pace.md). At rate 2 what
+// is left out between two short blocks is short beside a consonant; at 0.75 short blocks repeat less at a time.
+struct BlockAtRate {
+  double rate;
+  double seconds;
+};
+constexpr std::array<BlockAtRate, 5> kBlocks{
+    {{0.5, 0.064 / 3}, {0.75, 0.017}, {1, 0.064 / 3}, {1.5, 0.064 / 3}, {2, 0.016}}};
 // The last block has up to so many blocks' length: the rest that is left is never so short that its fade clicks.
 constexpr double kLastBlocks = 1.25;
 // Sums in a fixed order, so that all machines make the same sound, and in lanes that the compiler can vectorise.
@@ -26,17 +33,31 @@ double DotProduct(const float* a, const float* b, size_t count) {
   return sum;
 }
 
+// Returns the samples of a block at a rate.
+size_t BlockSamples(int sample_rate, double rate) {
+  double seconds = kBlocks.front().seconds;
+  for (size_t i = 1; i < kBlocks.size(); ++i) {
+    const double part = (rate - kBlocks[i - 1].rate) / (kBlocks[i].rate - kBlocks[i - 1].rate);
+    if (part > 0) seconds = std::lerp(kBlocks[i - 1].seconds, kBlocks[i].seconds, std::min(part, 1.0));
+  }
+  return static_cast<size_t>(std::lround(seconds * sample_rate));
+}
+
 }  // namespace
 
-Tempo::Tempo(int sample_rate) : block_(static_cast<size_t>(std::lround(kBlockSeconds * sample_rate))) {
+Tempo::Tempo(int sample_rate) : sample_rate_(sample_rate) { SetRate(1); }
+
+void Tempo::SetRate(double rate) {
+  rate_ = std::clamp(rate, kMinRate, kMaxRate);
+  const size_t block = BlockSamples(sample_rate_, rate_);
+  if (block == block_) return;
+  block_ = block;
   fade_in_.resize(block_);
   for (size_t i = 0; i < block_; ++i) {
     const double phase = (static_cast<double>(i) + 0.5) / static_cast<double>(block_);
     fade_in_[i] = static_cast<float>(0.5 - 0.5 * std::cos(std::numbers::pi * phase));
   }
 }
-
-void Tempo::SetRate(double rate) { rate_ = std::clamp(rate, kMinRate, kMaxRate); }
 
 void Tempo::Put(std::span<const float> samples) { source_.insert(source_.end(), samples.begin(), samples.end()); }
 
@@ -93,7 +114,8 @@ uint64_t Tempo::BestPlace(uint64_t next) const {
   const auto to = static_cast<int64_t>(next);
   const double behind = (position_ - static_cast<double>(next)) / rate_ + static_cast<double>(block) * (1 - 1 / rate_);
   const int64_t drift = std::llround(behind);
-  const int64_t first = std::clamp<int64_t>(-drift, 0, 2 * block);
+  // The block before may have been the first one, and shorter: of a higher rate.
+  const int64_t first = std::clamp<int64_t>(-drift, std::max<int64_t>(0, -before), 2 * block);
   const int64_t last = std::clamp<int64_t>(2 * block - drift, first, 2 * block - block / 8);
   int64_t best = (first + last) / 2;
   double best_score = 0;

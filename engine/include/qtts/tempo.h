@@ -21,13 +21,14 @@ namespace qtts {
 //   tempo.Finish();
 //   tempo.Take(&out);     // the rest: out.size() is now the length of all frames / 1.5, rounded
 //
-// The output consists of blocks of 21 ms. Each one fades from the continuation of the block before it to the place of
-// the source that resembles it most, near where the rate has come.
+// The output consists of blocks of 21 ms; around rate 0.75 they are shorter, down to 17 ms, and above 1.5, down to 16
+// ms from rate 2 on. Each one fades from the continuation of the block before it to the place of the source that
+// resembles it most, near where the rate has come.
 //
-// State goes on from call to call: the output doesn't depend on how the source is cut. A block needs 43 ms of source
-// after the place where it begins by the rate; the first one 27 ms times the rate, so that the first sound of a frame
-// of 80 ms leaves with that frame at every rate up to 3. The first samples and the last ones are those of the source.
-// Silence of zeros stays silence. At rate 1 the source is copied.
+// State goes on from call to call: the output doesn't depend on how the source is cut. A block needs two blocks of
+// source after the place where it begins by the rate; the first one 1.25 blocks times the rate, so that the first sound
+// of a frame of 80 ms leaves with that frame at every rate. The first samples and the last ones are those of the
+// source. Silence of zeros stays silence. At rate 1 the source is copied.
 //
 // Owned by one utterance. Not thread-safe.
 class Tempo {
@@ -63,7 +64,8 @@ class Tempo {
   void Forget();
   const float* At(uint64_t place) const { return source_.data() + (place - source_begin_); }
 
-  const size_t block_;  // samples of a block
+  const int sample_rate_;
+  size_t block_ = 0;  // samples of a block at this rate
   std::vector<float> fade_in_;
   double rate_ = 1;
   bool finished_ = false;
