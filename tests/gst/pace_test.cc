@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "gstqttsshaper.h"
+#include "gstqttstimeline.h"
 #include "gstqttswordtrack.h"
 #include "live_pipeline.h"
 #include "support.h"
@@ -462,6 +463,42 @@ TEST(SoundShaper, SpansAddUp) {
       EXPECT_GT(shaper.trimmed(), 0U);
     }
   }
+}
+
+// Speech of two minutes at rates whose sums are not exact, in pieces of 10 ms, at whose borders blocks end: each piece
+// that leaves has its place.
+TEST(SoundPlaces, HaveAllPiecesOfLongSpeech) {
+  constexpr int kLowRate = 3000;  // the sums are those of 24 kHz, and the test takes less time
+  for (const double rate : {0.9, 0.8, 0.55, 0.7, 1.1, 1.3}) {
+    SCOPED_TRACE(rate);
+    SoundShaper shaper(kLowRate, {});
+    shaper.SetRate(rate);
+    SoundPlaces places;
+    uint64_t heard = 0;
+    const auto take = [&] {
+      while (shaper.ready()) {
+        const ShapedSound sound = shaper.Take();
+        const uint64_t time = gstqtts::SampleTime(heard, kLowRate);
+        places.Add(sound.spans, sound.pcm.size(), kLowRate, {time, time});
+        heard += sound.pcm.size();
+        ASSERT_FALSE(sound.spans.empty());
+        EXPECT_NEAR(static_cast<double>(places.end().count()), sound.spans.back().end * 1e9 / kLowRate, 1e9 / kLowRate);
+      }
+    };
+    for (int i = 0; i < 12000; ++i) {
+      shaper.Put(std::vector<float>(kLowRate / 100, 0.1F));
+      take();
+    }
+    shaper.Finish();
+    take();
+    EXPECT_NEAR(static_cast<double>(places.end().count()), 120e9, 1e9 / kLowRate);
+  }
+}
+
+TEST(SoundPlaces, SpansThatAreTooShortToBeHeardHideNone) {
+  SoundPlaces places;
+  places.Add({{0, 0.25, 0}, {0.25, 4800, 2400}}, 2400, 24000, {0, 0});
+  EXPECT_EQ(places.end(), milliseconds(200));
 }
 
 TEST(SoundPlaces, ScalesAndPlans) {
