@@ -180,6 +180,13 @@ TEST_F(PaceTest, SilencesAreShortened) {
   EXPECT_EQ(whole.end(), 19 * kPaceFrame);
 }
 
+// Someone who writes milliseconds asks for nearly nothing, not for all.
+TEST_F(PaceTest, TheShortestMaximumIsALimit) {
+  UseSilentDots();
+  const Pace pace = Play("max-silence=500", "One __________ two.");
+  EXPECT_EQ(pace.end(), 19 * kPaceFrame - 780 * GST_MSECOND);
+}
+
 TEST_F(PaceTest, TextPadsKnowOfSilencesThatAreLeftOut) {
   UseSilentDots();
   for (const char* const granularity : {"word", "sentence"}) {
@@ -271,6 +278,44 @@ TEST_F(PaceTest, LiveChangesTakeEffectInMidSpeech) {
   // At least 5 frames left as they were, and one or two more were on their way.
   EXPECT_GE(samples, 5 * kFrameSamples + 15 * kFrameSamples / 2);
   EXPECT_LE(samples, 8 * kFrameSamples + 12 * kFrameSamples / 2);
+}
+
+// Words that were told ahead of their sound stay true.
+TEST_F(PaceTest, TextPadsKeepTheRateOfTheUtterance) {
+  UseAlignment();
+  Pipeline pipeline("qttssrc name=src idle-mode=wait ! fakesink sync=false async=false");
+  pipeline.Record();
+  TextSink sink(pipeline.src(), "word");
+  // Before the second buffer leaves.
+  struct Change {
+    GstElement* element;
+    int buffers = 0;
+  } change{pipeline.src()};
+  const Owned<GstPad> pad(gst_element_get_static_pad(pipeline.src(), "src"));
+  const auto on_buffer = [](GstPad* /*pad*/, GstPadProbeInfo* /*info*/, gpointer data) {
+    auto* at = static_cast<Change*>(data);
+    if (++at->buffers == 1) g_object_set(at->element, "rate", 2.0, nullptr);
+    return GST_PAD_PROBE_OK;
+  };
+  gst_pad_add_probe(pad.get(), GST_PAD_PROBE_TYPE_BUFFER, on_buffer, &change, nullptr);
+  pipeline.Set(GST_STATE_PLAYING);
+  const auto speak = [&] {
+    guint64 id = 0;
+    g_signal_emit_by_name(pipeline.src(), "speak", "aaa bbb ccc ddd eee", nullptr, &id);
+    const auto finished = [](GstMessage* message) {
+      return gst_structure_has_name(gst_message_get_structure(message), "qtts-utterance-finished");
+    };
+    for (;;) {
+      const auto message = pipeline.Wait(GST_MESSAGE_ELEMENT);
+      if (message == nullptr) return guint64{0};
+      if (finished(message.get())) return GetField(gst_message_get_structure(message.get()), "samples");
+    }
+  };
+  EXPECT_EQ(speak(), 19 * kFrameSamples) << "the rate with which it began";
+  EXPECT_EQ(speak(), 19 * kFrameSamples / 2);
+  const auto texts = sink.texts();
+  ASSERT_GE(texts.size(), 5U);
+  EXPECT_EQ(texts[4], (TextSink::Text{"eee", 16 * 80, 3 * 80}));
 }
 
 TEST_F(PaceTest, InterruptsTellHowFarTheSpeechCame) {
@@ -394,6 +439,41 @@ TEST_F(FitTest, SilenceAtTheEndGoesFirst) {
   size_t speech = 0;
   for (const auto& buffer : pace.buffers) speech += buffer.silent ? 0 : 1;
   EXPECT_GE(speech, 5U);
+}
+
+// The time of a live stream goes on while the speech is made.
+TEST_F(FitTest, LiveSpeechFitsIntoWhatIsLeft) {
+  for (const char* const idle : {"silence", "wait"}) {
+    SCOPED_TRACE(idle);
+    fake::AllowFrames(0);
+    LivePipeline pipeline("text-timing=compress max-compression=2.5 idle-mode=" + std::string(idle));
+    Feeder feeder(pipeline.src());
+    pipeline.Set(GST_STATE_PLAYING);
+    feeder.Begin();
+    GstBuffer* buffer = gst_buffer_new_memdup("abcdefghijklmnopqrstuvwxy", 25);  // 2 s
+    GST_BUFFER_PTS(buffer) = 0;
+    GST_BUFFER_DURATION(buffer) = 2 * GST_SECOND;
+    EXPECT_EQ(gst_pad_chain(feeder.sink(), buffer), GST_FLOW_OK);
+    ASSERT_TRUE(WaitFor([&] { return fake::GetCounters().live_streams == 1; }));
+    if (idle[0] == 's') {
+      ASSERT_TRUE(pipeline.AdvanceUntil(50));
+    } else {
+      pipeline.Advance(GST_SECOND);
+    }
+    fake::AllowFrames(-1);
+    ASSERT_TRUE(WaitFor([&] {
+      if (gst_test_clock_peek_id_count(pipeline.clock()) > 0) pipeline.Advance(5 * GST_MSECOND);
+      return GetStat(pipeline.src(), "utterances") == 1;
+    }));
+    const auto speech = Speech(pipeline.record().buffers());
+    ASSERT_FALSE(speech.empty());
+    guint64 samples = 0;
+    for (const auto& sound : speech) samples += sound.offset_end - sound.offset;
+    EXPECT_LE(samples, 24240U) << "of 48000";
+    if (idle[0] == 's') continue;  // the load of the machine decides how much silence comes before it
+    EXPECT_EQ(speech.front().pts, GST_SECOND);
+    EXPECT_NEAR(static_cast<double>(speech.back().pts + speech.back().duration), 2e9, 1e6);
+  }
 }
 
 TEST_F(FitTest, WordsAreThoseOfTheFittedSound) {
