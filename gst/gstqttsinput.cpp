@@ -41,9 +41,9 @@ void Input::TakeCaps(GstEvent* event) {
 
 // For the text that comes by the sink pad from now on.
 gboolean Input::TakeVoice(const GstStructure* overrides) {
-  Settings settings = properties_.utterance();
+  Settings settings;
   const bool streams = properties_.segmentation() == Segmentation::kStream;
-  qtts::Status status = properties_.Override(overrides, &settings);
+  qtts::Status status = properties_.OverridePad(overrides, &settings);
   if (status.ok() && streams && settings.layout == qtts::PromptLayout::kNonStreaming) {
     status = qtts::Status::InvalidArgument(
         "\"layout\" non-streaming needs the whole text, which \"segmentation\" stream does not have. Leave the layout "
@@ -62,8 +62,7 @@ gboolean Input::TakeVoice(const GstStructure* overrides) {
 
 // The text that comes now is that of another speaker of a transcript.
 void Input::TakeSpeaker(const GstStructure* change) {
-  if (!properties_.maps_speakers()) return;
-  EndUtterance();  // earlier text belongs to the speaker before
+  if (properties_.maps_speakers()) EndUtterance();  // earlier text belongs to the speaker before
   const gchar* name = gst_structure_get_string(change, "speaker");
   GST_DEBUG_OBJECT(element_, "speaker of the transcript: %s", GST_STR_NULL(name));
   const qtts::Status status = properties_.SetTranscriptSpeaker(name);

@@ -183,9 +183,11 @@ void Output::UtteranceStarted(const Player::Output& output) {
   GST_DEBUG_OBJECT(element_, "the engine took an utterance, seed %" G_GUINT64_FORMAT, output.seed);
   if (!output.language_warning.empty()) WarnOfSettings(output.language_warning);
   // Once for consecutive utterances with the same settings.
-  if (output.warnings == warnings_) return;
-  warnings_ = output.warnings;
-  for (const std::string& warning : output.warnings) WarnOfSettings(warning);
+  if (output.warnings != warnings_) {
+    warnings_ = output.warnings;
+    for (const std::string& warning : output.warnings) WarnOfSettings(warning);
+  }
+  for (const std::string& warning : output.new_warnings) WarnOfSettings(warning);
 }
 
 GstFlowReturn Output::UtteranceEnded(const Player::Output& output) {
@@ -320,16 +322,28 @@ bool Output::ClipFrame(std::vector<float>* pcm) {
   return !pcm->empty();
 }
 
-// Returns the number of samples until the end of its cue for speech that comes next, if it is to be fitted into that.
-std::optional<guint64> Output::SlotOf(const Cue& cue) const {
+// Returns the time on the timeline at which speech that comes now would begin, but for its cue.
+GstClockTime Output::StartOfSpeech() {
   const Pacing& pacing = settings_.pacing;
-  if (pacing.text_timing != TextTiming::kCompress || !cue.end) return std::nullopt;
-  GstClockTime start = timeline_.time();
-  if (!after_break_) {
-    start += SampleTime(timeline_.MissingSilence(pacing.leading_silence, pacing.GapAfter(before_)), SAMPLE_RATE);
+  const GstClockTime time = timeline_.time();
+  GstClockTime start = time;
+  std::optional<GstClockTime> now;
+  if ((pacing.is_live || input_.upstream_live()) && clock_.WaitForNow(&now) && now) {
+    // As FollowClock() will move it.
+    const bool silence = pacing.is_live && pacing.idle() == IdleMode::kSilence;
+    const GstClockTime on_time = time + pacing.latency;
+    const GstClockTime lag = *now - std::min(*now, on_time);
+    start = lag > (silence ? kSilenceTolerance : 0) || timeline_.broken() ? std::max(time, *now) : time + lag;
   }
-  start = std::max(start, cue.start.value_or(0));
-  return *cue.end > start ? SamplesWithin(*cue.end - start, SAMPLE_RATE) : 0;
+  if (after_break_) return start;
+  const guint64 silence = timeline_.MissingSilence(pacing.leading_silence, pacing.GapAfter(before_));
+  return std::max(start, time + SampleTime(silence, SAMPLE_RATE));
+}
+
+// Returns the number of samples until the end of its cue for speech that comes now.
+guint64 Output::SlotNow() {
+  const GstClockTime start = std::max(StartOfSpeech(), cue_.start.value_or(0));
+  return *cue_.end > start ? SamplesWithin(*cue_.end - start, SAMPLE_RATE) : 0;
 }
 
 // Waits for the next frame of speech and keeps it in `frame`. Without one when it is time for silence.
@@ -338,8 +352,8 @@ GstFlowReturn Output::NextFrame() {
   GstFlowReturn flow = GST_FLOW_OK;
   while (flow == GST_FLOW_OK) {
     const Pacing& pacing = settings_.pacing;
-    const Player::Event event =
-        speech_.player().Next(&output, {pacing, pacing.is_live ? TextAhead::kNone : text_pads_.WantedAhead(), slot_});
+    const TextAhead ahead = pacing.is_live ? TextAhead::kNone : text_pads_.WantedAhead();
+    const Player::Event event = speech_.player().Next(&output, {pacing, ahead, fit_, [this] { return SlotNow(); }});
     properties_.Refresh(&settings_);
     switch (event) {
       case Player::Event::kStarted:
@@ -353,7 +367,7 @@ GstFlowReturn Output::NextFrame() {
         limiter_.Restart();
         metas_.clear();
         language_ = output.language;
-        slot_ = SlotOf(cue_);
+        fit_ = settings_.pacing.text_timing == TextTiming::kCompress && cue_.end;
         break;
       case Player::Event::kFrame:
         metas_.insert(metas_.end(), output.metas.begin(), output.metas.end());
@@ -381,7 +395,7 @@ GstFlowReturn Output::NextFrame() {
         break;
       case Player::Event::kEnded:
         in_utterance_ = text_goes_on_ = false;
-        slot_.reset();
+        fit_ = false;
         known_ = std::max(known_, output.told.known_until);
         text_pads_.TakeWords(output.told, known_);
         flow = UtteranceEnded(output);

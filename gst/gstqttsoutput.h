@@ -65,7 +65,8 @@ class Output {
   bool FollowClock(GstClockTime* lag);
   bool ClipFrame(std::vector<float>* pcm);
   void ForgetFrame();
-  std::optional<guint64> SlotOf(const Cue& cue) const;
+  GstClockTime StartOfSpeech();
+  guint64 SlotNow();
   bool WaitForTime();
   bool CatchUp();
   GstClockTime grace() const;
@@ -103,7 +104,7 @@ class Output {
   guint64 silence_due_ = 0;                                  // samples of silence before that frame
   bool in_utterance_ = false;                                // the last buffer was speech, and its utterance goes on
   Cue cue_;                                                  // of the utterance
-  std::optional<guint64> slot_;                              // samples into which the utterance is to be fitted
+  bool fit_ = false;                                         // the utterance is to be fitted into its cue
   qtts::SentenceGap before_ = qtts::SentenceGap::kSentence;  // of the utterance
   bool after_break_ = false;                                 // no gap before the utterance
   bool in_break_ = false;                                    // the silence that is due is a break

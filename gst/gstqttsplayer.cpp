@@ -175,7 +175,7 @@ std::optional<Player::Event> Player::NextEvent(Output* output, const Wishes& wis
       if (!spoken_) continue;  // an interrupt
       const bool growing = spoken_->growing;
       spoken_->ahead = wishes.ahead;
-      spoken_->fit = wishes.slot.has_value();
+      spoken_->fit = wishes.fit;
       if (ReadStream(wishes, output, &event)) return event;
       if (started_ahead) continue;
       if (growing && spoken_) spoken_->awaited_text = true;
@@ -310,9 +310,9 @@ bool Player::StartNext(Output* output, Event* event) {
   }
   output->warnings = asked.stream->warnings();
   if (!asked.level.warning.empty()) warnings_once.push_back(std::move(asked.level.warning));
-  for (std::string& warning : starter_.voices().TakeWarnings()) output->warnings.push_back(std::move(warning));
+  output->new_warnings = starter_.voices().TakeWarnings();
   for (std::string& warning : starter_.NewWarnings(std::move(warnings_once))) {
-    output->warnings.push_back(std::move(warning));
+    output->new_warnings.push_back(std::move(warning));
   }
   counts_.seed = asked.seed;
   spoken_->stream = std::move(asked.stream);
@@ -375,17 +375,19 @@ bool Player::ShapeSound(const Wishes& wishes) {
   SpokenUtterance& spoken = *spoken_;
   if (spoken.shaper == nullptr) {
     if (spoken.made.empty() ? !spoken.end : !spoken.MayHandOut()) return true;
-    const uint64_t max_silence = SamplesWithin(wishes.pacing.max_silence, spoken.sample_rate);
-    const bool fit = wishes.slot && spoken.end;
+    // Less than a sample is a limit as well, not none.
+    const uint64_t nanoseconds = wishes.pacing.max_silence;
+    const uint64_t max_silence =
+        nanoseconds > 0 ? std::max<uint64_t>(SamplesWithin(nanoseconds, spoken.sample_rate), 1) : 0;
+    const bool fit = wishes.fit && spoken.end;
     spoken.shaper = std::make_shared<SoundShaper>(
         spoken.sample_rate, SoundShaper::Options{wishes.pacing.trims(spoken.utterance.streamed), max_silence, fit});
   }
   const std::shared_ptr<SoundShaper> shaper = spoken.shaper;
-  const double rate = spoken.utterance.settings.rate.value_or(wishes.pacing.rate) * spoken.utterance.markup.rate;
-  shaper->SetRate(std::clamp(rate, qtts::Tempo::kMinRate, qtts::Tempo::kMaxRate));
+  shaper->SetRate(spoken.RateOf(wishes.pacing.rate));
   // Texts that are told ahead, and a slot, need the places of all sound.
   const bool whole = spoken.end && spoken.handed_out == 0 && shaper->changes_sound() &&
-                     (wishes.slot || wishes.ahead != TextAhead::kNone);
+                     (wishes.fit || wishes.ahead != TextAhead::kNone);
   const uint64_t epoch = monitor_->run.epoch;
   while (whole || !shaper->ready()) {
     std::vector<float> pcm;
@@ -397,9 +399,10 @@ bool Player::ShapeSound(const Wishes& wishes) {
     }
     const uint64_t trimmed = shaper->trimmed();
     if (shaper->changes_sound() || pcm.empty()) {
-      const bool fits = pcm.empty() && wishes.slot && whole;
+      const bool fits = pcm.empty() && wishes.fit && whole;
       const MonitorUnlock unlock(*monitor_);
-      Shape(std::move(pcm), fits ? wishes.slot : std::nullopt, wishes.pacing.max_compression, shaper.get());
+      Shape(std::move(pcm), fits ? std::optional(wishes.slot()) : std::nullopt, wishes.pacing.max_compression,
+            shaper.get());
     } else {
       shaper->Put(std::move(pcm));
     }

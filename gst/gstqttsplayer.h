@@ -87,9 +87,10 @@ class Player {
     bool device_lost = false;     // the engine's, with which every text will fail
     bool nothing_spoken = false;  // every utterance of the run has failed, and this was the last one
     uint64_t seed = 0;
-    std::vector<std::string> warnings;  // warnings for the user about the utterance
-    std::string language_warning;       // qtts::LanguageWarning(), once for a text of the sink pad
-    bool awaited_text = false;          // the frame had to wait for late text
+    std::vector<std::string> warnings;      // warnings for the user about the utterance
+    std::vector<std::string> new_warnings;  // those that come once: about its voice and its document
+    std::string language_warning;           // qtts::LanguageWarning(), once for a text of the sink pad
+    bool awaited_text = false;              // the frame had to wait for late text
     Cue cue;
     qtts::SentenceGap before = qtts::SentenceGap::kSentence;
     bool after_break = false;     // no gap before the utterance
@@ -117,7 +118,9 @@ class Player {
   struct Wishes {
     Pacing pacing;
     TextAhead ahead = TextAhead::kNone;  // how far words have to be known
-    std::optional<uint64_t> slot;        // samples into which the current utterance is to be fitted
+    bool fit = false;                    // the current utterance is to be fitted into the samples of `slot`
+    // Returns their number when the sound is about to leave. May wait for the clock.
+    std::function<uint64_t()> slot = {};
   };
 
   // Waits for the next output. The only call that waits for frames.

@@ -311,8 +311,25 @@ qtts::Status ElementProperties::Override(const GstStructure* overrides, Settings
   if (!ApplyOverrides(G_OBJECT_GET_CLASS(element_), overrides, settings, &error)) {
     return qtts::Status::InvalidArgument(error);
   }
+  return Check(*settings);
+}
+
+qtts::Status ElementProperties::OverridePad(const GstStructure* overrides, Settings* settings) const {
+  {
+    const qtts::MutexLock lock(mutex_);
+    *settings = properties_.utterance;
+    std::string error;
+    if (!ApplyOverrides(G_OBJECT_GET_CLASS(element_), overrides, settings, &error)) {
+      return qtts::Status::InvalidArgument(error);
+    }
+    ApplyTranscriptVoice(settings);
+  }
+  return Check(*settings);
+}
+
+qtts::Status ElementProperties::Check(const Settings& settings) const {
   const std::optional<qtts::ModelInfo> model = model_.info();
-  return model ? CheckSettings(*settings, *model) : CheckSettings(*settings);
+  return model ? CheckSettings(settings, *model) : CheckSettings(settings);
 }
 
 uint64_t ElementProperties::Speak(const gchar* text, const GstStructure* params) {
@@ -371,22 +388,22 @@ qtts::Status ElementProperties::SetTranscriptSpeaker(const gchar* name) {
   {
     const qtts::MutexLock lock(mutex_);
     const auto* map = static_cast<const GstStructure*>(properties_.speaker_map.get());
-    if (map == nullptr) return qtts::Status::Ok();
-    if (name != nullptr) {
+    if (map != nullptr && name != nullptr) {
       voice.reset(speaker_map_.SettingsOf(map, name, model ? model->speakers : std::vector<std::string>()));
     }
     settings = properties_.utterance;
     std::string error;  // none: it was tried when the event came
     ApplyOverrides(G_OBJECT_GET_CLASS(element_), voice_, &settings, &error);
   }
-  const qtts::Status status = Override(voice.get(), &settings);
+  // Without a voice of the map there is nothing of the event's to check: a text says what is wrong with its settings.
+  const qtts::Status status = voice != nullptr ? Override(voice.get(), &settings) : qtts::Status::Ok();
   GstStructure* old = status.ok() ? voice.release() : nullptr;
   {
     const qtts::MutexLock lock(mutex_);
     std::swap(old, transcript_voice_);
   }
   if (old != nullptr) gst_structure_free(old);
-  if (status.ok()) return status;
+  if (status.ok() || name == nullptr) return status;
   return {status.code(), "\"speaker-map\" for the speaker \"" + RepairUtf8(name) + "\": " + status.message()};
 }
 
@@ -395,8 +412,15 @@ Settings ElementProperties::PadSettings() const {
   Settings settings = properties_.utterance;
   std::string error;  // none: it was tried when the event came
   ApplyOverrides(G_OBJECT_GET_CLASS(element_), voice_, &settings, &error);
-  ApplyOverrides(G_OBJECT_GET_CLASS(element_), transcript_voice_, &settings, &error);
+  ApplyTranscriptVoice(&settings);
   return settings;
+}
+
+// With the mutex held. The speaker's voice is that of the map: without a map there is none.
+void ElementProperties::ApplyTranscriptVoice(Settings* settings) const {
+  std::string error;  // none: it was tried when the event came
+  if (properties_.speaker_map == nullptr) return;
+  ApplyOverrides(G_OBJECT_GET_CLASS(element_), transcript_voice_, settings, &error);
 }
 
 }  // namespace gstqtts

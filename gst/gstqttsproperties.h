@@ -68,17 +68,20 @@ class ElementProperties {
 
   // --- settings over the properties
 
-  // Applies fields of speak or of qtts/set-voice to `settings` and checks the result without the engine. The error
+  // Applies fields of speak or of "speaker-map" to `settings` and checks the result without the engine. The error
   // kInvalidArgument names the wrong field.
   qtts::Status Override(const GstStructure* overrides, Settings* settings) const;
+  // The same for fields of qtts/set-voice: `settings` receives those that text of the sink pad would have with them,
+  // the voice of the transcript's speaker among them.
+  qtts::Status OverridePad(const GstStructure* overrides, Settings* settings) const;
   // Queues an utterance with its own settings, for the signal. Returns its number; 0 if it is refused.
   uint64_t Speak(const gchar* text, const GstStructure* params);
   // Sets the fields of a qtts/set-voice event for the following text of the sink pad. Takes ownership; null: none.
   // They are valid until the next such event, a stream-start, a flush, the release of the pad or READY.
   void SetVoice(GstStructure* voice);
   // Uses the voice that "speaker-map" gives to a speaker of the transcript for the following text of the sink pad;
-  // null: nobody known. Valid as long as a SetVoice(). Without that property it does nothing. kInvalidArgument names
-  // the wrong field of the map; the voice is then that of the properties.
+  // null: nobody known. Valid as long as a SetVoice() and as that property is set. kInvalidArgument names the wrong
+  // field of the map; the voice is then that of the properties.
   qtts::Status SetTranscriptSpeaker(const gchar* name);
   // True if "speaker-map" is set.
   bool maps_speakers() const;
@@ -95,6 +98,8 @@ class ElementProperties {
   void SetLive(bool live);
   void UpdateIdleMode(const Pacing& pacing);
   GstStructure* NewStats() const;
+  qtts::Status Check(const Settings& settings) const;
+  void ApplyTranscriptVoice(Settings* settings) const QTTS_REQUIRES(mutex_);
 
   GstBaseSrc* const element_;
   Speech& speech_;

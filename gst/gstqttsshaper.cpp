@@ -13,6 +13,13 @@ constexpr double kPieceSeconds = 0.08;
 // Silence that stays behind the last sound of speech that is fitted into a slot.
 constexpr double kFittedTail = 0.02;
 
+// Returns a place in sound whose rate is changed without the errors of the sums that led to it.
+double ExactPlace(double place) {
+  constexpr double kLargestError = 1e-4;  // of a sample; less than a hundredth of it comes up in an hour
+  const double sample = std::round(place);
+  return std::abs(place - sample) < kLargestError ? sample : place;
+}
+
 }  // namespace
 
 SoundShaper::SoundShaper(int sample_rate, const Options& options)
@@ -131,7 +138,7 @@ void SoundShaper::Add(std::vector<float> kept, const std::vector<qtts::KeptRun>&
 void SoundShaper::TakeFromTempo() {
   std::vector<float> out;
   if (tempo_->Take(&out) == 0) return;
-  std::vector<SoundSpan> spans = TakeSpans(tempo_->position(), out.size());
+  std::vector<SoundSpan> spans = TakeSpans(ExactPlace(tempo_->position()), out.size());
   Push(std::move(out), std::move(spans));
 }
 

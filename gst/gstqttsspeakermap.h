@@ -25,7 +25,7 @@ inline constexpr gchar kSpeakerChangeEvent[] = "rstranscribe/speaker-change";
 // Not thread-safe.
 class SpeakerMap {
  public:
-  // Takes back the voices that were given by rule 4.
+  // Takes back the voices that were given by rules 2 and 4.
   void Restart() { given_.clear(); }
   // Returns the settings for the text of `name`, to be freed by the caller. Null: those of the properties. `presets`:
   // the preset voices of the model.
@@ -34,7 +34,8 @@ class SpeakerMap {
  private:
   std::string Give(const GstStructure* map, const std::string& name, const std::vector<std::string>& presets);
 
-  std::map<std::string, std::string> given_;  // at most as many as the model has preset voices
+  // Preset voices by the names to which rules 2 and 4 gave them: at most two names a voice.
+  std::map<std::string, std::string> given_;
 };
 
 }  // namespace gstqtts

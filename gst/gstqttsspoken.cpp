@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "gstqttsdocument.h"
+#include "qtts/tempo.h"
 
 namespace gstqtts {
 
@@ -86,6 +87,14 @@ bool SpokenUtterance::MayHandOut() const {
   const uint64_t samples_after = handed_out + made.front().pcm.size();
   const auto stop = nanoseconds(static_cast<int64_t>(SampleTime(samples_after, sample_rate)));
   return !measured || track.known_until(stop) >= stop;
+}
+
+double SpokenUtterance::RateOf(double usual) {
+  if (rate) return *rate;
+  const double asked = utterance.settings.rate.value_or(usual) * utterance.markup.rate;
+  const double now = std::clamp(asked, qtts::Tempo::kMinRate, qtts::Tempo::kMaxRate);
+  if (ahead != TextAhead::kNone) rate = now;
+  return now;
 }
 
 void SpokenUtterance::AddMeasured(const std::vector<qtts::SpokenWord>& words) {

@@ -78,6 +78,7 @@ struct SpokenUtterance {
   uint64_t handed_out = 0;              // samples of frames that were taken from `made`
   std::shared_ptr<SoundShaper> shaper;  // of the sound that was taken; the streaming thread's; null before the first
   bool fit = false;                     // the speech is to be fitted into a slot: it waits for its end
+  std::optional<double> rate;           // the rate that stays: words were told by it, ahead of their sound
   uint64_t frames = 0;                  // committed, as all below
   uint64_t samples = 0;
   uint64_t lateness = 0;                   // nanoseconds by which it began after its cue
@@ -97,6 +98,8 @@ struct SpokenUtterance {
   size_t frames_wanted() const;
   // True if the first frame of `made` may be handed out.
   bool MayHandOut() const;
+  // Returns the rate of the sound that is shaped next, where `usual` is that of speech without a rate of its own.
+  double RateOf(double usual);
   // Adds the words of `made` and of the end to the track.
   void ScanFrames();
   // Sound leaves the element, to be heard at `moment`. Returns the reports for it, and the words told in `told`.

@@ -47,8 +47,9 @@ void SoundPlaces::Append(const Span& span, std::vector<Span>* spans) {
 void SoundPlaces::Add(const std::vector<SoundSpan>& spans, size_t samples, int rate, const Moment& moment) {
   size_t heard = 0;
   for (const SoundSpan& span : spans) {
+    if (heard == samples) break;
     const size_t share = std::min(span.samples, samples - heard);
-    if (share == 0) break;
+    if (share == 0) continue;  // it is too short to be heard
     const double end = share == span.samples ? span.end
                                              : span.begin + (span.end - span.begin) * static_cast<double>(share) /
                                                                 static_cast<double>(span.samples);

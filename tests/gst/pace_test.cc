@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "gstqttsshaper.h"
+#include "gstqttstimeline.h"
 #include "gstqttswordtrack.h"
 #include "live_pipeline.h"
 #include "support.h"
@@ -179,6 +180,13 @@ TEST_F(PaceTest, SilencesAreShortened) {
   EXPECT_EQ(whole.end(), 19 * kPaceFrame);
 }
 
+// Someone who writes milliseconds asks for nearly nothing, not for all.
+TEST_F(PaceTest, TheShortestMaximumIsALimit) {
+  UseSilentDots();
+  const Pace pace = Play("max-silence=500", "One __________ two.");
+  EXPECT_EQ(pace.end(), 19 * kPaceFrame - 780 * GST_MSECOND);
+}
+
 TEST_F(PaceTest, TextPadsKnowOfSilencesThatAreLeftOut) {
   UseSilentDots();
   for (const char* const granularity : {"word", "sentence"}) {
@@ -270,6 +278,44 @@ TEST_F(PaceTest, LiveChangesTakeEffectInMidSpeech) {
   // At least 5 frames left as they were, and one or two more were on their way.
   EXPECT_GE(samples, 5 * kFrameSamples + 15 * kFrameSamples / 2);
   EXPECT_LE(samples, 8 * kFrameSamples + 12 * kFrameSamples / 2);
+}
+
+// Words that were told ahead of their sound stay true.
+TEST_F(PaceTest, TextPadsKeepTheRateOfTheUtterance) {
+  UseAlignment();
+  Pipeline pipeline("qttssrc name=src idle-mode=wait ! fakesink sync=false async=false");
+  pipeline.Record();
+  TextSink sink(pipeline.src(), "word");
+  // Before the second buffer leaves.
+  struct Change {
+    GstElement* element;
+    int buffers = 0;
+  } change{pipeline.src()};
+  const Owned<GstPad> pad(gst_element_get_static_pad(pipeline.src(), "src"));
+  const auto on_buffer = [](GstPad* /*pad*/, GstPadProbeInfo* /*info*/, gpointer data) {
+    auto* at = static_cast<Change*>(data);
+    if (++at->buffers == 1) g_object_set(at->element, "rate", 2.0, nullptr);
+    return GST_PAD_PROBE_OK;
+  };
+  gst_pad_add_probe(pad.get(), GST_PAD_PROBE_TYPE_BUFFER, on_buffer, &change, nullptr);
+  pipeline.Set(GST_STATE_PLAYING);
+  const auto speak = [&] {
+    guint64 id = 0;
+    g_signal_emit_by_name(pipeline.src(), "speak", "aaa bbb ccc ddd eee", nullptr, &id);
+    const auto finished = [](GstMessage* message) {
+      return gst_structure_has_name(gst_message_get_structure(message), "qtts-utterance-finished");
+    };
+    for (;;) {
+      const auto message = pipeline.Wait(GST_MESSAGE_ELEMENT);
+      if (message == nullptr) return guint64{0};
+      if (finished(message.get())) return GetField(gst_message_get_structure(message.get()), "samples");
+    }
+  };
+  EXPECT_EQ(speak(), 19 * kFrameSamples) << "the rate with which it began";
+  EXPECT_EQ(speak(), 19 * kFrameSamples / 2);
+  const auto texts = sink.texts();
+  ASSERT_GE(texts.size(), 5U);
+  EXPECT_EQ(texts[4], (TextSink::Text{"eee", 16 * 80, 3 * 80}));
 }
 
 TEST_F(PaceTest, InterruptsTellHowFarTheSpeechCame) {
@@ -395,6 +441,41 @@ TEST_F(FitTest, SilenceAtTheEndGoesFirst) {
   EXPECT_GE(speech, 5U);
 }
 
+// The time of a live stream goes on while the speech is made.
+TEST_F(FitTest, LiveSpeechFitsIntoWhatIsLeft) {
+  for (const char* const idle : {"silence", "wait"}) {
+    SCOPED_TRACE(idle);
+    fake::AllowFrames(0);
+    LivePipeline pipeline("text-timing=compress max-compression=2.5 idle-mode=" + std::string(idle));
+    Feeder feeder(pipeline.src());
+    pipeline.Set(GST_STATE_PLAYING);
+    feeder.Begin();
+    GstBuffer* buffer = gst_buffer_new_memdup("abcdefghijklmnopqrstuvwxy", 25);  // 2 s
+    GST_BUFFER_PTS(buffer) = 0;
+    GST_BUFFER_DURATION(buffer) = 2 * GST_SECOND;
+    EXPECT_EQ(gst_pad_chain(feeder.sink(), buffer), GST_FLOW_OK);
+    ASSERT_TRUE(WaitFor([&] { return fake::GetCounters().live_streams == 1; }));
+    if (idle[0] == 's') {
+      ASSERT_TRUE(pipeline.AdvanceUntil(50));
+    } else {
+      pipeline.Advance(GST_SECOND);
+    }
+    fake::AllowFrames(-1);
+    ASSERT_TRUE(WaitFor([&] {
+      if (gst_test_clock_peek_id_count(pipeline.clock()) > 0) pipeline.Advance(5 * GST_MSECOND);
+      return GetStat(pipeline.src(), "utterances") == 1;
+    }));
+    const auto speech = Speech(pipeline.record().buffers());
+    ASSERT_FALSE(speech.empty());
+    guint64 samples = 0;
+    for (const auto& sound : speech) samples += sound.offset_end - sound.offset;
+    EXPECT_LE(samples, 24240U) << "of 48000";
+    if (idle[0] == 's') continue;  // the load of the machine decides how much silence comes before it
+    EXPECT_EQ(speech.front().pts, GST_SECOND);
+    EXPECT_NEAR(static_cast<double>(speech.back().pts + speech.back().duration), 2e9, 1e6);
+  }
+}
+
 TEST_F(FitTest, WordsAreThoseOfTheFittedSound) {
   UseAlignment();
   const Pace pace = PlayCues("max-compression=2", {{"aa bb cc d", 1000, 1400}});
@@ -462,6 +543,42 @@ TEST(SoundShaper, SpansAddUp) {
       EXPECT_GT(shaper.trimmed(), 0U);
     }
   }
+}
+
+// Speech of two minutes at rates whose sums are not exact, in pieces of 10 ms, at whose borders blocks end: each piece
+// that leaves has its place.
+TEST(SoundPlaces, HaveAllPiecesOfLongSpeech) {
+  constexpr int kLowRate = 3000;  // the sums are those of 24 kHz, and the test takes less time
+  for (const double rate : {0.9, 0.8, 0.55, 0.7, 1.1, 1.3}) {
+    SCOPED_TRACE(rate);
+    SoundShaper shaper(kLowRate, {});
+    shaper.SetRate(rate);
+    SoundPlaces places;
+    uint64_t heard = 0;
+    const auto take = [&] {
+      while (shaper.ready()) {
+        const ShapedSound sound = shaper.Take();
+        const uint64_t time = gstqtts::SampleTime(heard, kLowRate);
+        places.Add(sound.spans, sound.pcm.size(), kLowRate, {time, time});
+        heard += sound.pcm.size();
+        ASSERT_FALSE(sound.spans.empty());
+        EXPECT_NEAR(static_cast<double>(places.end().count()), sound.spans.back().end * 1e9 / kLowRate, 1e9 / kLowRate);
+      }
+    };
+    for (int i = 0; i < 12000; ++i) {
+      shaper.Put(std::vector<float>(kLowRate / 100, 0.1F));
+      take();
+    }
+    shaper.Finish();
+    take();
+    EXPECT_NEAR(static_cast<double>(places.end().count()), 120e9, 1e9 / kLowRate);
+  }
+}
+
+TEST(SoundPlaces, SpansThatAreTooShortToBeHeardHideNone) {
+  SoundPlaces places;
+  places.Add({{0, 0.25, 0}, {0.25, 4800, 2400}}, 2400, 24000, {0, 0});
+  EXPECT_EQ(places.end(), milliseconds(200));
 }
 
 TEST(SoundPlaces, ScalesAndPlans) {

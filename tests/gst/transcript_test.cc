@@ -60,6 +60,16 @@ TEST_F(SpeakerMapTest, WithoutAFieldEachNameHasAVoiceOfItsOwn) {
   EXPECT_EQ(VoiceOf(map.get(), "2"), "bob");
 }
 
+TEST_F(SpeakerMapTest, NoVoiceThatIsUsedIsGiven) {
+  const OwnedStructure map = Structure("map, S1=(structure)\"voice, speaker=(string)Ann, seed=(gint64)7;\"");
+  EXPECT_EQ(VoiceOf(map.get(), "Bob"), "bob") << "a preset voice of that name";
+  EXPECT_EQ(VoiceOf(map.get(), "0"), "cem") << "ann is in the map, and bob has his own";
+  EXPECT_EQ(VoiceOf(map.get(), "1"), "");
+  EXPECT_EQ(VoiceOf(map.get(), "bob"), "bob");
+  map_.Restart();
+  EXPECT_EQ(VoiceOf(map.get(), "1"), "bob");
+}
+
 TEST_F(SpeakerMapTest, AValueMayHaveAnySettings) {
   const OwnedStructure map =
       Structure("map, S1=(structure)\"voice, voice-file=(string)/v, seed=(gint64)7;\", S2=(int)5");
@@ -153,6 +163,16 @@ class TranscriptTest : public GstTest {
     feeder_->End();
     ASSERT_NE(pipeline_->Wait(GST_MESSAGE_EOS), nullptr);
   }
+  // Any file that exists is a voice to the engine of these tests.
+
+  static constexpr char kMapOfFiles[] =
+      "speaker-map=\"map, S1=(structure)\\\"voice, voice-file=(string)/proc/self/exe\\;\\\"\"";
+  static void UseBaseModel() {
+    fake::Script script = fake::DefaultScript();
+    script.info.type = ModelType::kBase;
+    script.info.speakers.clear();
+    fake::SetScript(script);
+  }
   static std::vector<std::pair<std::string, std::string>> Spoken() {
     std::vector<std::pair<std::string, std::string>> spoken;
     for (const Request& request : fake::Requests()) spoken.emplace_back(request.text, request.speaker);
@@ -228,6 +248,54 @@ TEST_F(TranscriptTest, TheSpeakerComesOverASetVoiceAndEndsWithTheStream) {
   Push(Text("b"));
   End();
   EXPECT_THAT(Spoken(), ElementsAre(Line("a", "bob"), Line("b", "")));
+  EXPECT_EQ(fake::Requests()[0].seed, 3U);
+}
+
+TEST_F(TranscriptTest, WithoutTheMapItsVoiceEnds) {
+  Begin("speaker-map=\"map, S1=bob, S2=ann\"");
+  SendChange("S1");
+  Push(Text("a"));
+  g_object_set(pipeline_->src(), "speaker-map", nullptr, nullptr);
+  Push(Text("b"));
+  SendChange("S2");
+  const OwnedStructure map = Structure("map, S1=bob, S2=ann");
+  g_object_set(pipeline_->src(), "speaker-map", map.get(), nullptr);
+  Push(Text("c"));
+  SendChange("S2");
+  Push(Text("d"));
+  End();
+  EXPECT_THAT(Spoken(), ElementsAre(Line("a", "bob"), Line("b", ""), Line("c", ""), Line("d", "ann")));
+}
+
+TEST_F(TranscriptTest, ABaseModelMayHaveAllItsVoicesInTheMap) {
+  UseBaseModel();
+  Begin(kMapOfFiles);
+  EXPECT_TRUE(SendChange("S1"));
+  Push(Text("a"));
+  EXPECT_TRUE(SendChange(nullptr));
+  EXPECT_TRUE(SendChange("S1"));
+  Push(Text("b"));
+  End();
+  EXPECT_EQ(pipeline_->Pending(GST_MESSAGE_WARNING).size(), 0U);
+  EXPECT_EQ(fake::Requests().size(), 2U);
+}
+
+TEST_F(TranscriptTest, VoicesThatExcludeEachOtherAreRefusedWithTheEvent) {
+  UseBaseModel();
+  Begin(kMapOfFiles);
+  EXPECT_TRUE(SendChange("S1"));
+  const auto set_voice = [&](const std::string& fields) {
+    return feeder_->Send(
+        gst_event_new_custom(GST_EVENT_CUSTOM_DOWNSTREAM, Structure(("qtts/set-voice, " + fields).c_str()).release()));
+  };
+  EXPECT_TRUE(set_voice("seed=(gint64)3"));
+  EXPECT_FALSE(set_voice("reference-audio=(string)/proc/self/exe"));
+  const auto warning = pipeline_->Wait(GST_MESSAGE_WARNING);
+  ASSERT_NE(warning, nullptr);
+  EXPECT_THAT(ParseProblem(warning.get()).text, HasSubstr("Both voice-file and a reference"));
+  Push(Text("a"));
+  End();
+  ASSERT_EQ(fake::Requests().size(), 1U);
   EXPECT_EQ(fake::Requests()[0].seed, 3U);
 }
 
