@@ -26,6 +26,10 @@ std::string NoEffect(const std::string& why, const std::string& remedy) {
 std::string WarningFor(const Settings& settings, const qtts::ModelInfo& model, const std::string& speaker,
                        bool cloned) {
   if (cloned) {
+    if (settings.voice_file.empty()) {
+      return NoEffect("a timbre cloned from a recording has no measured loudness",
+                      "Set reference-text, too, or make a voice file: qtts-tool voice make measures it.");
+    }
     return NoEffect("the loudness of the voice " + settings.voice_file + " is unknown",
                     "Make the file again: qtts-tool voice make and voice design measure it.");
   }

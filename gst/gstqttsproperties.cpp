@@ -396,7 +396,7 @@ qtts::Status ElementProperties::SetTranscriptSpeaker(const gchar* name) {
     ApplyOverrides(G_OBJECT_GET_CLASS(element_), voice_, &settings, &error);
   }
   // Without a voice of the map there is nothing of the event's to check: a text says what is wrong with its settings.
-  const qtts::Status status = voice != nullptr ? Override(voice.get(), &settings) : qtts::Status::Ok();
+  qtts::Status status = voice != nullptr ? Override(voice.get(), &settings) : qtts::Status::Ok();
   GstStructure* old = status.ok() ? voice.release() : nullptr;
   {
     const qtts::MutexLock lock(mutex_);
