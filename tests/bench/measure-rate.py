@@ -83,7 +83,7 @@ class Judge:
             self.recogniser = meters.whisper_model()
 
     def __call__(self, paths, beside=None):
-        """-> lines to print, scores of the lines; `beside`: scores to compare with"""
+        """-> parts to print, scores of the lines; `beside`: scores to compare with"""
         out, scores, sounds = [], [], [read(path) for path in paths]
         if self.opinion:
             scores = [self.meters.distillmos_score(self.opinion, sound) for sound in sounds]
