@@ -8,9 +8,9 @@
 #include "codec/kernels.h"
 #include "runtime/device_numbers.h"
 
-// The kernel of each of the codec's products, by streams, for one type of card. All kernels give the same bits. Those of
-// the H200 follow from lines fitted to measured times. codec-bench --table measures a card and prints the rows of its
-// fastest kernels in the form that they have in tile_table.cc.
+// The kernel of each of the codec's products, by streams, for one type of card. All kernels give the same bits. Those
+// of the H200 follow from lines fitted to measured times. codec-bench --table measures a card and prints the rows of
+// its fastest kernels in the form that they have in tile_table.cc.
 namespace qtts::cuda::codec {
 
 // The kernel for up to so many streams.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later
-// Designed voices, pinned by an utterance of the model itself, through the engine. The other tests compare their prompts and
-// codes with those of the official package, in the cases "design-1b7-pinned…".
+// Designed voices, pinned by an utterance of the model itself, through the engine. The other tests compare their
+// prompts and codes with those of the official package, in the cases "design-1b7-pinned…".
 #include <gtest/gtest.h>
 
 #include <algorithm>

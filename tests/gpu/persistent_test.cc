@@ -473,8 +473,7 @@ TEST(PersistentFrame, SameSeedSameCodes) {
     talker.Open(0, prompt, GenerationSettings(), 42);
     std::vector<std::vector<int>> codes;
     for (int frame = 0; frame < 15; ++frame) {
-      codes.push_back(
-          Codes(talker.Frame({RowOf(0, frame, frame)}, 60 + frame)[0], config.talker.num_code_groups));
+      codes.push_back(Codes(talker.Frame({RowOf(0, frame, frame)}, 60 + frame)[0], config.talker.num_code_groups));
     }
     talker.model()->sequences().Close(0);
     if (run == 0) first = codes;

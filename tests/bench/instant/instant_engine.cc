@@ -103,8 +103,7 @@ Result<ClonedVoice> Engine::CloneVoice(const Recording& /*recording*/, const Clo
   return Status::InvalidArgument("The benchmark's engine clones no voices.");
 }
 
-Result<ClonedVoice> LoadVoice(const std::string& path, const std::string& /*style*/,
-                              const std::string& /*instruct*/) {
+Result<ClonedVoice> LoadVoice(const std::string& path, const std::string& /*style*/, const std::string& /*instruct*/) {
   return Status::InvalidArgument(path + ": the benchmark's engine loads no voices.");
 }
 
