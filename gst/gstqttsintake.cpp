@@ -167,9 +167,11 @@ void Intake::Start(const TextOptions& options, std::optional<Utterance> first) {
 void Intake::DropQueue(bool with_events) {
   sentence_.reset();
   segmenter_.Clear();
+  segmented_ = 0;
   undecided_.clear();
   part_.reset();
   pad_metas_.clear();
+  sentence_metas_.clear();
   if (with_events) {  // the text that follows is another one
     document_.reset();
     pad_markup_.reset();
@@ -279,7 +281,7 @@ bool Intake::QueueText(Chunk* chunk) {
       return QueueWhole(chunk);
     case Segmentation::kSentence:
       segmenter_.SetOptions(SentenceOptions());
-      segmenter_.Append(chunk->rest());
+      AppendToSentences(chunk->rest());
       chunk->taken = chunk->text.size();
       return QueueSentences();
     case Segmentation::kStream:
@@ -392,6 +394,9 @@ bool Intake::QueueWhole(Chunk* chunk) {
     std::string part(Trim(chunk->rest().substr(0, end)));
     if (!IsBlank(part)) {
       if (!queue_.HasRoom(part)) return false;
+      const auto own = static_cast<double>(CountCharacters(part));
+      const auto after = static_cast<double>(CountCharacters(Trim(chunk->rest().substr(end))));
+      pad_cue_.share = own / (own + after);
       Enqueue({.text = std::move(part), .settings = pad_settings_, .stream = pad_stream_, .cue = pad_cue_});
       pad_cue_.start.reset();  // of a text that is cut, the first part alone has a beginning of its own
     }
@@ -456,6 +461,10 @@ std::optional<size_t> Intake::BeginGrowing(std::string_view line) {
 
 void Intake::EnqueueSentence() {
   qtts::Sentence sentence = *std::exchange(sentence_, std::nullopt);
+  while (!sentence_metas_.empty() && sentence_metas_.front().begin < segmenter_.position()) {
+    pad_metas_.push_back(std::move(sentence_metas_.front().metas));
+    sentence_metas_.pop_front();
+  }
   Utterance utterance = {
       .text = sentence.text, .settings = pad_settings_, .stream = pad_stream_, .before = sentence.before};
   if (sentence.source != sentence.text) utterance.sentence = std::make_shared<qtts::Sentence>(std::move(sentence));
@@ -503,6 +512,16 @@ void Intake::KeepMetas(const std::shared_ptr<void>& metas) {
     kept = &growing->metas;
   }
   if (kept->size() < kMaxMetas) kept->push_back(metas);
+}
+
+// The metas of the text are those of the sentence that its first word is in.
+void Intake::AppendToSentences(std::string_view text) {
+  const size_t begin = segmented_ + text.size() - TrimLeft(text).size();
+  for (std::shared_ptr<void>& metas : std::exchange(pad_metas_, {})) {
+    if (sentence_metas_.size() < kMaxMetas) sentence_metas_.push_back({begin, std::move(metas)});
+  }
+  segmented_ += text.size();
+  segmenter_.Append(text);
 }
 
 // Releases the mutex while it waits.

@@ -5,6 +5,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <memory>
 #include <optional>
 #include <string>
@@ -168,6 +169,7 @@ class Intake {
   uint64_t EnqueueText(std::vector<Utterance> parts) QTTS_REQUIRES(monitor_held);
   void QueueEvents() QTTS_REQUIRES(monitor_held);
   void KeepMetas(const std::shared_ptr<void>& metas) QTTS_REQUIRES(monitor_held);
+  void AppendToSentences(std::string_view text) QTTS_REQUIRES(monitor_held);
   void WaitForRoom() QTTS_REQUIRES(monitor_held);
 
   Monitor& monitor_;
@@ -197,6 +199,13 @@ class Intake {
   Cue pad_cue_ QTTS_GUARDED_BY(monitor_held);                  // of the last chunk
   // Metas of chunks whose text no utterance has yet.
   std::vector<std::shared_ptr<void>> pad_metas_ QTTS_GUARDED_BY(monitor_held);
+  // Metas of text that the segmenter has, and the place of their first word in it.
+  struct PlacedMetas {
+    size_t begin = 0;
+    std::shared_ptr<void> metas;
+  };
+  std::deque<PlacedMetas> sentence_metas_ QTTS_GUARDED_BY(monitor_held);
+  size_t segmented_ QTTS_GUARDED_BY(monitor_held) = 0;                  // bytes that were given to the segmenter
   Monitor::Clock::time_point last_text_ QTTS_GUARDED_BY(monitor_held);  // when it came
   uint64_t pad_stream_ QTTS_GUARDED_BY(monitor_held) = 1;               // number of the text that the chunks are of
   TextQueue queue_ QTTS_GUARDED_BY(monitor_held);

@@ -340,10 +340,11 @@ GstClockTime Output::StartOfSpeech() {
   return std::max(start, time + SampleTime(silence, SAMPLE_RATE));
 }
 
-// Returns the number of samples until the end of its cue for speech that comes now.
+// Returns the number of samples that speech that comes now has until the end of its cue.
 guint64 Output::SlotNow() {
   const GstClockTime start = std::max(StartOfSpeech(), cue_.start.value_or(0));
-  return *cue_.end > start ? SamplesWithin(*cue_.end - start, SAMPLE_RATE) : 0;
+  const guint64 left = *cue_.end > start ? SamplesWithin(*cue_.end - start, SAMPLE_RATE) : 0;
+  return cue_.share < 1 ? static_cast<guint64>(static_cast<double>(left) * cue_.share) : left;
 }
 
 // Waits for the next frame of speech and keeps it in `frame`. Without one when it is time for silence.

@@ -61,6 +61,7 @@ using qtts::TrimLeft;
 struct Cue {
   std::optional<uint64_t> start;
   std::optional<uint64_t> end;
+  double share = 1;  // of the time that is left until the end, for speech that is fitted: the rest is for what follows
 };
 
 // An accepted text, with its settings at that time.

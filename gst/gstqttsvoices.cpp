@@ -1,19 +1,39 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later
 #include "gstqttsvoices.h"
 
+#include <glib.h>
+
 #include <atomic>
 #include <filesystem>
+#include <string>
+#include <string_view>
 #include <system_error>
 #include <thread>
 #include <utility>
 
 #include "gstqttsreference.h"
+#include "gstqttstext.h"
 #include "qtts/engine.h"
 #include "qtts/resources.h"
+#include "qtts/utf8.h"
 #include "qtts/voice.h"
 
 namespace gstqtts {
 namespace {
+
+// Returns the beginning of an instruction with its first word, which may choose a take of a voice file: all of it if it
+// has no letter.
+std::string FirstWordOf(const std::string& instruct) {
+  const std::string text = RepairUtf8(instruct);
+  bool in_word = false;
+  for (size_t at = 0; at < text.size();) {
+    const qtts::Utf8Char next = qtts::DecodeUtf8(std::string_view(text).substr(at));
+    if (in_word && (next.code == U' ' || next.code == U'\n' || next.code == U'\t')) return text.substr(0, at);
+    in_word = in_word || g_unichar_isalnum(next.code);
+    at += next.size;
+  }
+  return text;
+}
 
 // The inputs of a voice.
 std::string KeyOf(const qtts::Engine& engine, const Settings& settings) {
@@ -21,8 +41,8 @@ std::string KeyOf(const qtts::Engine& engine, const Settings& settings) {
   std::error_code error;
   const auto changed = std::filesystem::last_write_time(file, error);
   std::string key = engine.info().fingerprint;
-  // An instruction may choose a take of a voice file.
-  const std::string chosen_by = settings.voice_file.empty() ? "" : settings.instruct;
+  const bool by_instruct = !settings.voice_file.empty() && settings.style.empty();
+  const std::string chosen_by = by_instruct ? FirstWordOf(settings.instruct) : "";
   for (const std::string& part :
        {settings.voice_file, settings.style, chosen_by, settings.reference_audio, settings.reference_text}) {
     key.append(1, '\0').append(part);

@@ -274,6 +274,7 @@ TEST_F(CloningTest, BadReferencesAreOneClearError) {
 // Each fault is told once for a voice, however often it speaks.
 TEST_F(CloningTest, FaultsOfARecordingAreWarnedOfOnce) {
   fake::Script script = fake::DefaultScript();
+  script.warnings = {"advice about the settings"};
   script.clone_warnings = {"the reference recording is quiet", "the reference recording is noisy"};
   fake::SetScript(script);
   const std::string path = Sound("a.wav", 1, "audio/x-raw,format=S16LE,rate=24000,channels=1", "wavenc");
@@ -291,7 +292,7 @@ TEST_F(CloningTest, FaultsOfARecordingAreWarnedOfOnce) {
     if (GST_MESSAGE_TYPE(message.get()) == GST_MESSAGE_EOS) break;
     told.push_back(ParseProblem(message.get()).text);
   }
-  EXPECT_EQ(told, script.clone_warnings);
+  EXPECT_EQ(told, (std::vector<std::string>{script.warnings[0], script.clone_warnings[0], script.clone_warnings[1]}));
   EXPECT_EQ(fake::GetCounters().clones, 1);
   EXPECT_TRUE(fake::LastCloneOptions().prepare);
 }
@@ -312,13 +313,15 @@ TEST_F(CloningTest, StylesChangeBetweenUtterances) {
   speak("b", "excited", nullptr);
   speak("c", nullptr, "Calm, please.");
   speak("d", "excited", "Calm, please.");
+  speak("e", nullptr, "Calm, as in the morning.");
   EXPECT_TRUE(feeder.End());
   ASSERT_NE(pipeline.Wait(GST_MESSAGE_EOS), nullptr);
   const std::vector<Request> requests = fake::Requests();
-  ASSERT_EQ(requests.size(), 4U);
-  const char* styles[] = {"", "excited", "calm", "excited"};
-  const char* instructs[] = {"", "", "", "Calm, please."};
-  for (size_t i = 0; i < 4; ++i) {
+  ASSERT_EQ(requests.size(), 5U);
+  EXPECT_EQ(fake::GetCounters().voice_loads, 3) << "one for each take";
+  const char* styles[] = {"", "excited", "calm", "excited", "calm"};
+  const char* instructs[] = {"", "", "", "Calm, please.", ""};
+  for (size_t i = 0; i < 5; ++i) {
     ASSERT_NE(requests[i].voice, nullptr);
     EXPECT_EQ(requests[i].voice->style, styles[i]);
     EXPECT_EQ(requests[i].instruct, instructs[i]) << "what has chosen the take is for nothing else";

@@ -441,6 +441,13 @@ TEST_F(FitTest, SilenceAtTheEndGoesFirst) {
   EXPECT_GE(speech, 5U);
 }
 
+TEST_F(FitTest, TextThatIsCutSharesItsCue) {
+  const Pace pace = PlayCues("max-compression=2 max-text-length=10", {{"aaaaaaaaa. bbbbbbbbb.", 1000, 2000}});
+  ASSERT_EQ(pace.finished.size(), 2U);
+  for (size_t i = 0; i < 2; ++i) EXPECT_EQ(pace.Finished(i, "duration"), 500 * GST_MSECOND) << i;
+  EXPECT_EQ(pace.end(), 2000 * GST_MSECOND);
+}
+
 // The time of a live stream goes on while the speech is made.
 TEST_F(FitTest, LiveSpeechFitsIntoWhatIsLeft) {
   for (const char* const idle : {"silence", "wait"}) {

@@ -337,6 +337,17 @@ TEST_F(TranscriptTest, ASentenceHasThoseOfAllItsBuffers) {
   EXPECT_THAT(notes_->notes(), ElementsAre("one two", "", "", "", "", "", "three", "", ""));
 }
 
+// A sentence comes out only when the next one has begun.
+TEST_F(TranscriptTest, EachSentenceHasThoseOfItsOwnBuffer) {
+  Begin("segmentation=sentence utterance-timeout=18446744073709551615");
+  Push(Text("Hi.", "one"));
+  Push(Text(" By.", "two"));
+  Push(Text(" "));
+  Push(Text("Go.", "three"));
+  End();
+  EXPECT_THAT(notes_->notes(), ElementsAre("one", "", "", "two", "", "", "three", "", ""));
+}
+
 TEST_F(TranscriptTest, AGrowingUtteranceHasLaterOnesOnItsNextBuffer) {
   fake::AllowFrames(0);
   Begin("segmentation=stream");
