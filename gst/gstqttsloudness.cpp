@@ -15,8 +15,7 @@ constexpr float kInaudible = 1e-6F;  // reduction at which the release is over
 // The preset voice that speaks.
 std::string SpeakerOf(const Settings& settings, const qtts::ModelInfo& model) {
   if (!settings.speaker.empty()) return qtts::LowerCaseName(settings.speaker);
-  if (!model.description.default_speaker.empty()) return model.description.default_speaker;
-  return model.speakers.empty() ? std::string() : model.speakers.front();
+  return DefaultSpeaker(model);
 }
 
 std::string NoEffect(const std::string& why, const std::string& remedy) {

@@ -167,8 +167,7 @@ void ElementProperties::Get(guint number, GValue* value) const {
   } else if (name == "default-speaker") {
     const auto model = model_.info();
     if (!model || model->speakers.empty()) return;
-    const std::string& described = model->description.default_speaker;
-    g_value_set_string(value, (described.empty() ? model->speakers.front() : described).c_str());
+    g_value_set_string(value, DefaultSpeaker(*model).c_str());
   } else if (name == "languages") {
     const auto model = model_.info();
     SetStrings(value, model ? model->languages : std::vector<std::string>());

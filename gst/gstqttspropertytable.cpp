@@ -529,8 +529,8 @@ std::vector<Property> LimitProperties() {
           "Files with words and what is spoken instead, separated by colons, from the next utterance on: W3C PLS with "
           "aliases, or lines of two columns separated by a tab. The first file wins. A changed file is read again"),
       Row("markup", "Markup", kPlaying, kUtterance, &Settings::markup,
-          "What a text is, from the next one on. Tags and marks are never spoken; SSML switches voice, language and "
-          "volume, makes breaks and qtts-mark messages. Positions in messages are those of the document"),
+          "What a text is, from the next one on. Tags and marks are never spoken; SSML switches voice, language, "
+          "rate and volume, makes breaks and qtts-mark messages. Positions in messages are those of the document"),
       Row("markup-rules", "Markup Rules", kPlaying, kUtterance, &Settings::markup_rules,
           "What is spoken of Markdown's code, table, image, link and html: each skip, name (a word says what is there) "
           "or read, as in \"code=name,table=read\". Unset: skip. The text of links and code within a sentence are "
@@ -657,8 +657,9 @@ std::vector<Property> ReadOnlyProperties() {
             return g_param_spec_boxed(
                 "stats", "Statistics",
                 "Of the current run: \"model\" and \"device\"; counts of \"utterances\" that came to "
-                "their end, of those \"interrupted\" and \"dropped\" before they began, of \"frames\" of "
-                "80 ms given out and of \"underruns\", of \"runaways\" and \"retries\"; of utterances whose words were "
+                "their end, of those \"interrupted\" and \"dropped\" before they began, of \"frames\" given out, "
+                "which are pieces of speech of up to 80 ms, and of \"underruns\", of \"runaways\" and \"retries\"; of "
+                "utterances whose words were "
                 "\"measured\", how many were \"incomplete\", the mean \"coverage\" of their texts, and counts of "
                 "\"words-skipped\" and \"words-repeated\"; the silence that was \"trimmed\" and "
                 "\"first-frame-latency\" in nanoseconds, the latter from handing a text to the engine to "

@@ -50,6 +50,11 @@ qtts::Status CheckSettings(const Settings& settings, const qtts::ModelInfo& mode
   return qtts::CheckVoiceChoice(model.type, model.speakers, settings.speaker, voice);
 }
 
+std::string DefaultSpeaker(const qtts::ModelInfo& model) {
+  if (!model.description.default_speaker.empty()) return model.description.default_speaker;
+  return model.speakers.empty() ? std::string() : model.speakers.front();
+}
+
 qtts::Request MakeRequest(const Settings& settings, const qtts::ModelInfo& model, std::string text,
                           uint64_t random_seed) {
   qtts::Request request;

@@ -175,6 +175,9 @@ qtts::Status CheckSettings(const Settings& settings);
 // support. The engine checks the rest: the voice's files and the text.
 qtts::Status CheckSettings(const Settings& settings, const qtts::ModelInfo& model);
 
+// Returns the preset voice that speaks where none is set; empty if the model has none.
+std::string DefaultSpeaker(const qtts::ModelInfo& model);
+
 // The engine's request for `text`: the settings over the defaults of the model. `random_seed` is
 // taken where the settings name no seed. Values out of range are passed on: the engine refuses them.
 qtts::Request MakeRequest(const Settings& settings, const qtts::ModelInfo& model, std::string text,

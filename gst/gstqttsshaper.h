@@ -74,7 +74,7 @@ class SoundShaper {
   std::vector<SoundSpan> TakeSpans(double until, size_t samples);
 
   const int sample_rate_;
-  const size_t max_samples_;  // of one piece of sound
+  const size_t max_samples_;  // limit of one piece of sound
   LeadingSilenceTrimmer trimmer_;
   std::optional<qtts::SilenceLimiter> limiter_;
   std::optional<qtts::Tempo> tempo_;  // from the first rate other than 1 on

@@ -88,8 +88,8 @@ class UtteranceStarter {
 
  private:
   const std::function<void()> announce_;
-  const uint64_t random_;     // of this element, for seeds
-  bool in_parallel_ = false;  // of the run
+  const uint64_t random_;     // base of the seeds of this element
+  bool in_parallel_ = false;  // option of the run
 
   uint64_t warned_stream_ = 0;  // the text of the sink pad that had a warning last
   std::set<std::string> language_warnings_;
