@@ -157,8 +157,8 @@ struct MarkupPart {
   std::string name;
 };
 
-// How a document becomes utterances. A switch of voice, language or volume, a break and the end of a block, that is a
-// paragraph, a heading, an item, end one in every case.
+// How a document becomes utterances. A switch of voice, language, rate or volume, a break and the end of a block, that
+// is a paragraph, a heading, an item, end one in every case.
 enum class MarkupUnits {
   kSentences,  // each sentence is one
   kBlocks,     // each block is one

@@ -22,9 +22,9 @@ struct KeptRun {
 
 // Shortens silences in speech to a maximum, sample by sample as the sound comes.
 //
-// A block of 10 ms whose samples are all below kSilencePeak is silence. The beginning of a longer
-// silence stays, up to 10 ms less than the maximum, and so do the last 10 ms before the next sound, into which the
-// beginning fades: no onset is cut, and no step is heard. At the end of the sound the beginning fades to zero instead.
+// A block of 10 ms whose samples are all below kSilencePeak is silence. The beginning of a longer silence stays, up to
+// 10 ms less than the maximum, and so do the last 10 ms before the next sound, into which the beginning fades: no onset
+// is cut, and no step is heard. At the end of the sound the beginning fades to zero instead.
 //
 // The output does not depend on how the source is cut. At most the rest of a block waits for the next call.
 //
@@ -47,13 +47,13 @@ class SilenceLimiter {
 
   const size_t block_size_;
   const uint64_t maximum_;
-  std::vector<float> rest_;     // of the source, less than a block
-  uint64_t place_ = 0;          // of the next block
+  std::vector<float> rest_;     // samples of the source that make no block yet
+  uint64_t place_ = 0;          // place of the next block in the source
   uint64_t silent_ = 0;         // samples of the current silence that stayed
-  std::vector<float> fading_;   // first block that was dropped of this silence; empty: none was
-  uint64_t fading_begin_ = 0;   // its place
-  std::vector<float> dropped_;  // last one
-  uint64_t dropped_begin_ = 0;  // its place
+  std::vector<float> fading_;   // first dropped block of the current silence; empty: none was dropped
+  uint64_t fading_begin_ = 0;   // place of `fading_` in the source
+  std::vector<float> dropped_;  // last dropped block
+  uint64_t dropped_begin_ = 0;  // place of `dropped_` in the source
 };
 
 }  // namespace qtts
