@@ -12,6 +12,7 @@
 
 #include "qtts/utf8.h"
 #include "text/abbreviations.h"
+#include "text/icu_handles.h"
 #include "text/line_joiner.h"
 #include "text/sentence_scanner.h"
 
@@ -22,13 +23,6 @@ namespace {
 constexpr std::string_view kOrdinalLanguage = "de";
 constexpr size_t kLongestHeading = 80;       // characters
 constexpr size_t kLongestFootnoteMark = 24;  // characters within [ ]
-
-struct CloseBreaks {
-  void operator()(UBreakIterator* breaks) const { ubrk_close(breaks); }
-};
-struct CloseText {
-  void operator()(UText* text) const { utext_close(text); }
-};
 
 // Possible line breaks in a language.
 class LineBreaks {

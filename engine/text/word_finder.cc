@@ -11,16 +11,10 @@
 
 #include "qtts/text_check.h"
 #include "qtts/utf8.h"
+#include "text/icu_handles.h"
 
 namespace qtts {
 namespace {
-
-struct CloseBreaks {
-  void operator()(UBreakIterator* breaks) const { ubrk_close(breaks); }
-};
-struct CloseText {
-  void operator()(UText* text) const { utext_close(text); }
-};
 
 // True for white space, and for punctuation of scripts without white space.
 bool EndsWord(char32_t code) {
