@@ -24,7 +24,7 @@ namespace {
 // Returns the beginning of an instruction with its first word, which may choose a take of a voice file: all of it if it
 // has no letter.
 std::string FirstWordOf(const std::string& instruct) {
-  const std::string text = RepairUtf8(instruct);
+  std::string text = RepairUtf8(instruct);
   bool in_word = false;
   for (size_t at = 0; at < text.size();) {
     const qtts::Utf8Char next = qtts::DecodeUtf8(std::string_view(text).substr(at));
