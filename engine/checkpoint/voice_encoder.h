@@ -100,7 +100,7 @@ struct VoiceEncoderWeights {
 Result<VoiceEncoderConfig> ParseVoiceEncoderConfig(const std::string& folder, const ModelConfig& model,
                                                    std::string_view config_json, std::string_view codec_json);
 
-// The first missing or malformed tensor is an error, as in BindTalker().
+// Binds the weights of the voice encoders. The first missing or malformed tensor is an error, as in BindTalker().
 Result<VoiceEncoderWeights> BindVoiceEncoder(const TensorStore& model_store, const TensorStore& codec_store,
                                              const VoiceEncoderConfig& config);
 

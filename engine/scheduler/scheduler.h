@@ -53,8 +53,8 @@ class Scheduler {
   // Announces a stream: see Inbox.
   void Expect() { inbox_.Expect(); }
   void Add(std::shared_ptr<StreamState> stream) { inbox_.Add(std::make_shared<Running>(std::move(stream))); }
-  // True if the backend failed as a whole, or memory ran out outside of it. Every stream ends with that error, now and
-  // later.
+  // Returns true if the backend failed as a whole, or memory ran out outside of it. Every stream ends with that error,
+  // now and later.
   bool device_lost() const { return device_lost_; }
   Occupancy occupancy() const;
 
