@@ -98,7 +98,7 @@ class TextPosition {
 // The pace of a voice, learned from its utterances.
 class Pace {
  public:
-  // Learns from an utterance that usually takes `usual_seconds` took `seconds`.
+  // Learns from an utterance that usually takes `usual_seconds` and took `seconds`.
   void Learn(double usual_seconds, double seconds);
   double value() const { return value_; }
 
