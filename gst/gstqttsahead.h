@@ -39,7 +39,7 @@ struct AheadSpeech {
   std::chrono::steady_clock::time_point start;
   std::chrono::nanoseconds first_frame_latency{0};
   std::deque<qtts::Frame> frames;
-  // Once set, each change of the stream wakes the streaming thread. Shared with the stream's callback.
+  // Flag: once it is set, each change of the stream wakes the streaming thread. Shared with the stream's callback.
   std::shared_ptr<std::atomic<bool>> turn_came = std::make_shared<std::atomic<bool>>(false);
 
   bool running() const { return stream != nullptr && !ended; }

@@ -10,7 +10,7 @@
 namespace gstqtts {
 namespace {
 
-// Whose seek this thread hands to the base class, until that comes to do_seek().
+// Control whose seek this thread hands to the base class, until that comes to do_seek().
 thread_local const Control* seeking = nullptr;
 
 // Sends the event to what is linked to the sink pad. Returns false if there is no such pad.

@@ -28,7 +28,7 @@ struct RunCounts {
   double coverage_sum = 0;
   uint64_t words_skipped = 0;
   uint64_t words_repeated = 0;
-  // From handing a text to the engine to its first frame.
+  // Time from handing a text to the engine to its first frame.
   uint64_t first_frames = 0;
   std::chrono::nanoseconds first_frame_latency_last{0};
   std::chrono::nanoseconds first_frame_latency_sum{0};

@@ -28,7 +28,7 @@ class EngineHolder {
   EngineHolder(const EngineHolder&) = delete;
   EngineHolder& operator=(const EngineHolder&) = delete;
 
-  // As the functions of the Player with these names.
+  // Functions of the Player with these names:
   bool NeedsLoad(const qtts::EngineOptions& options) const QTTS_EXCLUDES(monitor_held);
   void Load(const qtts::EngineOptions& options, const std::function<void(EngineLoader::Outcome)>& on_done)
       QTTS_EXCLUDES(monitor_held);

@@ -11,7 +11,7 @@ namespace gstqtts {
 
 namespace {
 
-// Bounds the metas that wait for one frame: upstream may send blank text with metas for ever.
+// Bound of the metas that wait for one frame: upstream may send blank text with metas for ever.
 constexpr size_t kMaxMetas = 256;
 
 }  // namespace

@@ -90,7 +90,7 @@ class ElementProperties {
   // Posts what was found about the markup of texts.
   void WarnOfMarkup() const;
 
-  // --- counts of the run, for `stats`
+  // Counts of the run, for `stats`:
   uint64_t CountUnderrun() { return ++underruns_; }
 
  private:

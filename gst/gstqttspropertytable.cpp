@@ -106,7 +106,7 @@ GParamSpec* NewSpec(const Words& words, double initial, Range<double> range, GPa
 
 // --- rows
 
-// Where a value is kept: a part of Properties, followed by a member of that part.
+// Place where a value is kept: a part of Properties, followed by a member of that part.
 constexpr auto kEngine = &Properties::engine;
 constexpr auto kUtterance = &Properties::utterance;
 constexpr auto kTextOptions = &Properties::text_options;

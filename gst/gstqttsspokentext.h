@@ -30,7 +30,7 @@ class SpokenText {
   // Returns true if more text of it may come.
   bool grows() const QTTS_REQUIRES(monitor_held) { return spoken_ && spoken_->utterance.more_text; }
 
-  // The rest requires that it exists.
+  // Functions that require that it exists:
   std::string_view text() const QTTS_REQUIRES(monitor_held) { return spoken_->utterance.text; }
   void Append(std::string_view text) QTTS_REQUIRES(monitor_held) { spoken_->Append(text); }
   void Append(Utterance more_of_it) QTTS_REQUIRES(monitor_held) { spoken_->Append(std::move(more_of_it)); }

@@ -39,8 +39,8 @@ class Timeline {
   // Returns true if the next buffer is a discontinuity.
   bool broken() const { return discont_; }
 
-  // Samples of silence that are missing before an utterance which wants `gap` nanoseconds between itself and
-  // the speech before it, or `leading` when it is the first since the last discontinuity.
+  // Returns the samples of silence that are missing before an utterance which wants `gap` nanoseconds between itself
+  // and the speech before it, or `leading` when it is the first since the last discontinuity.
   uint64_t MissingSilence(uint64_t leading, uint64_t gap) const;
 
   // Starts again at 0; the next buffer is a discontinuity.

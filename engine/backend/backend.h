@@ -122,7 +122,7 @@ class Backend {
   // Returns the maximum number of open slots. At least 1, constant.
   virtual int max_slots() const = 0;
 
-  // Optional parts; null: the device has no such thing. Owned by the backend, constant.
+  // Optional parts, owned by the backend and constant; null if the device has no such thing:
   virtual PagedContexts* paged() { return nullptr; }
   virtual SharedPrompts* shared_prompts() { return nullptr; }
 

@@ -19,8 +19,8 @@ namespace qtts {
 struct SpeakerEncoderConfig {
   int mel_bins = 0;
   int enc_dim = 0;
-  // In order: first block, SE-Res2Net blocks, and the aggregation, which concatenates the outputs of the SE-Res2Net
-  // blocks.
+  // Sizes in order: first block, SE-Res2Net blocks, and the aggregation, which concatenates the outputs of the
+  // SE-Res2Net blocks.
   std::vector<int> channels, kernel_sizes, dilations;
   int attention_channels = 0;
   int res2net_scale = 0;

@@ -67,7 +67,7 @@ struct Running {
   StreamClock::time_point first_sound;
   bool end_logged = false;
 
-  // Positions that the next frame attends to.
+  // Returns the positions that the next frame attends to.
   int64_t positions() const { return prompt_rows + submitted + 1; }
   bool real_time() const { return stream->request().real_time; }
   // Returns the frames of the utterance.
@@ -89,7 +89,7 @@ struct Running {
             .lead = static_cast<int64_t>(stream->lead_frames()),
             .first_sound = first_sound};
   }
-  // Positions of the context, of which a parked stream's pages are kept.
+  // Returns the positions of the context, of which a parked stream's pages are kept.
   int64_t context() const { return prompt_rows + submitted; }
   // Returns true if the next frame's text is known: sets the id before it (FrameStep::text_id).
   bool NextText(int32_t* id) const {

@@ -73,7 +73,7 @@ class Scheduler {
   void Run();
   void RunUntilStopped();
   std::optional<StreamClock::time_point> WakeTime() const;
-  // Streams come and go.
+  // Functions for streams that come and go:
   void UpdateStream(const RunningPtr& running);
   void TakeNews(const RunningPtr& running);
   void EndPart(const RunningPtr& running, EndReason reason, Status status);
@@ -81,18 +81,18 @@ class Scheduler {
   void CloseSlot(Running* running);
   void FailAll(const Status& status);
   void FailAdded(const Status& status);
-  // Utterances that have not spoken yet.
+  // Functions for utterances that have not spoken yet:
   Verdict JudgeFirst();
   bool OpenSlots();
   bool Open(const RunningPtr& running);
   void FailToBegin(const RunningPtr& running, const Status& status);
   void RefuseExpired(StreamClock::time_point now);
   bool RunPrompts();
-  // Parked streams and those without pages.
+  // Functions for parked streams and those without pages:
   bool ReturnStreams();
   bool EndOneIfAllStarve();
   void EndForWantOfPages(const RunningPtr& running);
-  // Steps.
+  // Functions for steps:
   bool SubmitStep();
   void TakePages();
   Submission MakeSubmission();

@@ -42,7 +42,7 @@ class StreamState {
   // Adds the request's text. Errors: a complete text that makes no prompt; a text that is too long.
   Status Begin();
 
-  // Functions of the reader, documented in Stream.
+  // Functions of the reader, documented in Stream:
   Status Append(std::string_view text);
   Status FinishText();
   ReadState Read(Frame* frame, bool wait);
@@ -52,7 +52,7 @@ class StreamState {
   std::vector<SpokenWord> last_words() const;
   SpeechReport report() const;
 
-  // Functions of the scheduler.
+  // Functions of the scheduler:
   const Request& request() const { return request_; }
   // Follows the text through the frames; null if the model has no alignment head.
   std::unique_ptr<SpeechAligner> MakeAligner() const;

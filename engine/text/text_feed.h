@@ -42,7 +42,8 @@ class TextFeed {
 
   // Returns the ids decided since the last call, in order.
   std::vector<int32_t> TakeIds();
-  // Ends of their tokens, in bytes of the text: 0 for tokens of the role. To be called as often as TakeIds().
+  // Returns the ends of their tokens, in bytes of the text: 0 for tokens of the role. To be called as often as
+  // TakeIds().
   std::vector<size_t> TakeEnds() { return std::exchange(ends_, {}); }
 
   bool finished() const { return finished_; }

@@ -62,7 +62,7 @@ std::string Joined(const std::vector<std::string>& items) {
   return all.empty() ? "none" : all;
 }
 
-// Names with their tags: "german (de)".
+// Returns the names with their tags: "german (de)".
 std::string WithTags(const std::vector<std::string>& languages) {
   std::string all;
   for (const std::string& name : languages) {

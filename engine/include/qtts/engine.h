@@ -145,7 +145,7 @@ class Engine : public std::enable_shared_from_this<Engine> {
   Result<std::unique_ptr<Stream>> Start(const Request& request, std::function<void()> on_change = {});
 
  private:
-  // The functions above call these and catch their exceptions.
+  // Functions that those above call, catching their exceptions:
   static Result<ModelInfo> DoInspect(const EngineOptions& options);
   static Result<std::shared_ptr<Engine>> DoLoad(const EngineOptions& options, const std::atomic<bool>* cancelled);
   Result<ClonedVoice> DoCloneVoice(const Recording& recording, const CloneOptions& options) const;

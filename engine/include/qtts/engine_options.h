@@ -18,7 +18,7 @@ struct DeviceEntry {
   const char* name;  // as users write it; also in the name of its module's file (backend/device_module.h)
   const char* meaning;
 };
-// By the value of Device.
+// Entries by the value of Device.
 inline constexpr DeviceEntry kDevices[] = {
     {"auto", "The GPU when it can hold the model, else the CPU"},
     {"cpu", "The CPU"},

@@ -79,7 +79,7 @@ struct MarkupItem {
   Kind kind = Kind::kText;
   size_t position = 0;  // where it stands; of a kText: the end of its text
   std::string text;     // UTF-8
-  // From the texts of all items so far to the document: positions go on from item to item.
+  // Map from the texts of all items so far to the document: positions go on from item to item.
   std::vector<TextMapPiece> map;
   MarkupSettings settings;
   SentenceGap gap = SentenceGap::kSentence;

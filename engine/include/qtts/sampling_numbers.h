@@ -23,7 +23,7 @@ struct SamplingNumber {
   const char* special;  // meaning of its special value: "0 = all"
   double minimum;       // of reals exact in F32, as their values are
   double maximum;
-  // Where it is kept. A real or a whole number.
+  // Place where it is kept. A real or a whole number.
   std::variant<float& (*)(GenerationSettings&), int& (*)(GenerationSettings&)> place;
   // Only of temperatures: whether codes are sampled at all.
   bool& (*sampled)(GenerationSettings&) = nullptr;

@@ -20,9 +20,9 @@ enum class SentenceGap {
 
 // A sentence of a text. Positions are in characters (Unicode code points).
 struct Sentence {
-  // As it is spoken: its lines joined, without white space around it, never blank.
+  // Text as it is spoken: its lines joined, without white space around it, never blank.
   std::string text;
-  // As it was appended, from the first to the last of its characters.
+  // Text as it was appended, from the first to the last of its characters.
   std::string source;
   // Number of characters that were appended before `source`.
   size_t offset = 0;

@@ -20,7 +20,7 @@ struct TextRange {
 // One word, by the rules of UAX #29, as it is spoken.
 struct SpokenWord {
   TextRange text;
-  // Within the utterance's sound: 0 is the first sample of frame 0.
+  // Time within the utterance's sound: 0 is the first sample of frame 0.
   std::chrono::nanoseconds start{0};
   std::chrono::nanoseconds duration{0};
 

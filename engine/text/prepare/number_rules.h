@@ -60,7 +60,7 @@ bool IsBoundary(const Reader& text, ptrdiff_t at);
 // Returns the length of a word of a list at `position`, where it ends; 0 if there is none. `words` are in lower case.
 ptrdiff_t MatchWord(const Reader& text, ptrdiff_t position, std::span<const std::string_view> words);
 
-// Where text begins with a digit (or a decimal point before one):
+// Rules for text that begins with a digit (or a decimal point before one):
 std::optional<Edit> SayIsoDate(const NumberContext& context);      // 2024-03-15
 std::optional<Edit> SayNumericDate(const NumberContext& context);  // 03/15/2024, 15.3.2024
 std::optional<Edit> SayDayBesideMonth(const NumberContext& context);
@@ -77,7 +77,7 @@ std::optional<Edit> SayDecade(const NumberContext& context);
 std::optional<Edit> SayCode(const NumberContext& context);
 std::optional<Edit> SayNumber(const NumberContext& context);  // all others
 
-// Where text begins with a letter that begins a word:
+// Rules for text that begins with a letter that begins a word:
 std::optional<Edit> SayAddress(const NumberContext& context);
 std::optional<Edit> SayAbbreviation(const NumberContext& context);
 std::optional<Edit> SayInitials(const NumberContext& context);
@@ -86,7 +86,7 @@ std::optional<Edit> SayMoneyCode(const NumberContext& context);  // EUR 5, US$5,
 std::optional<Edit> SayRomanNumeral(const NumberContext& context);
 std::optional<Edit> SayMonthName(const NumberContext& context);
 
-// Where text begins with anything else:
+// Rules for text that begins with anything else:
 std::optional<Edit> SayMoneyBefore(const NumberContext& context);  // $5
 std::optional<Edit> SaySign(const NumberContext& context);         // minus, to, times, powers, dots of addresses
 

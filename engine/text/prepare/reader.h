@@ -67,7 +67,7 @@ class Reader {
   mutable bool needs_more_ = false;
 };
 
-// Classes of characters. All are false for Reader::kNone.
+// Classes of characters, all false for Reader::kNone:
 bool IsDigit(char32_t c);   // ASCII
 bool IsLetter(char32_t c);  // letters and combining marks
 bool IsUpper(char32_t c);

@@ -148,7 +148,7 @@ Roman ReadRoman(const Reader& text) {
   return roman.length > 0 && spelled == text.Text(0, roman.length) ? roman : Roman();
 }
 
-// Names of rulers and popes, in lower case: their numerals are ordinals.
+// Returns true for names of rulers and popes, in lower case: their numerals are ordinals.
 bool IsRuler(std::u32string_view name) {
   static constexpr std::u32string_view kNames[] = {
       U"henry",     U"edward",   U"george",     U"charles",    U"james",     U"william",   U"richard",   U"elizabeth",

@@ -42,7 +42,7 @@ class Spellout {
 
   Plural PluralOf(std::string_view whole, std::string_view fraction) const;
 
-  // Names of months in the form that stands beside a day; 1 to 12.
+  // Returns the name of a month in the form that stands beside a day; 1 to 12.
   const std::string& Month(int month) const;
   // Returns the month whose name or abbreviation (without full stop) is `word` in lower case; 0 for none.
   int MonthOf(std::u32string_view word) const;
