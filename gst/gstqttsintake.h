@@ -112,7 +112,7 @@ class Intake {
   // Returns the time at which the streaming thread must call CloseLateUtterance() if no more text arrives.
   std::optional<Monitor::Clock::time_point> UtteranceDeadline() const QTTS_REQUIRES(monitor_held);
 
-  // The queue. Next() and Pop() require that it is not empty.
+  // Functions of the queue; Next() and Pop() require that it is not empty:
   bool empty() const QTTS_REQUIRES(monitor_held) { return queue_.empty(); }
   const Utterance& Next() const QTTS_REQUIRES(monitor_held) { return queue_.front(); }
   Utterance Pop() QTTS_REQUIRES(monitor_held);
