@@ -54,7 +54,7 @@ constexpr std::string_view PrecisionName(Precision precision) {
   return "unknown";
 }
 
-// How a GPU multiplies in the codec. On the CPU the codec follows `Precision`.
+// Precision of the codec's products on a GPU. On the CPU the codec follows `Precision`.
 enum class CodecPrecision {
   kExact,  // error of the samples over 100 dB below the signal
   kFast,   // a third of the multiplications; error 59 dB below the signal, as measured with the bundled voice
