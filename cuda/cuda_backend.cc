@@ -4,9 +4,11 @@
 
 #include <algorithm>
 #include <cstring>
+#include <string>
 #include <utility>
 
 #include "backend/checks.h"
+#include "base/log.h"
 #include "cuda_backend_impl.h"
 #include "device_choice.h"
 #include "encoder/voice_encoder.h"
@@ -149,10 +151,11 @@ int CudaBackend::max_outstanding() const { return kOutstanding; }
 
 Result<std::unique_ptr<CudaBackend>> CudaBackend::Create(std::shared_ptr<const Checkpoint> checkpoint,
                                                          const CudaOptions& options) {
-  QTTS_ASSIGN_OR_RETURN(const int device, ChooseDevice(*checkpoint, options));
+  QTTS_ASSIGN_OR_RETURN(const DeviceChoice choice, ChooseDevice(*checkpoint, options));
   auto impl = std::make_unique<Impl>();
   impl->options = options;
-  impl->options.device = device;
+  impl->options.device = choice.device;
+  impl->options.max_slots = choice.voices;
   impl->checkpoint = std::move(checkpoint);
   QTTS_RETURN_IF_ERROR(impl->Load());
   QTTS_RETURN_IF_ERROR(impl->WarmUp());
@@ -169,6 +172,10 @@ Result<std::unique_ptr<CudaBackend>> CudaBackend::Create(std::shared_ptr<const C
   }
   backend->Close(slot);
   CudaBackend::Impl& loaded = *backend->impl_;
+  if (choice.voices < options.max_slots && LogEnabled(LogLevel::kInfo)) {
+    Log(LogLevel::kInfo, loaded.name + " has memory for " + std::to_string(choice.voices) +
+                             " voices of voices=" + std::to_string(options.max_slots) + "; further utterances wait");
+  }
   QTTS_RETURN_IF_ERROR(loaded.model->sequences().pages().Measure(loaded.UnusedStateBytes()));
   return backend;
 }

@@ -169,7 +169,7 @@ cudaError_t Allocate(void** data, size_t bytes, int device) {
   Runtime& r = TheRuntime();
   if (device >= 0) {
     const auto d = static_cast<size_t>(device);
-    if (r.used[d] + bytes > r.devices[d].memory) return Return(cudaErrorMemoryAllocation);
+    if (r.used[d] + bytes > r.devices[d].memory - r.devices[d].used_by_others) return Return(cudaErrorMemoryAllocation);
     r.used[d] += bytes;
     r.most_used[d] = std::max(r.most_used[d], r.used[d]);
   }
@@ -270,8 +270,10 @@ void HangAtCall(size_t n) { TheRuntime().hang_at = TheRuntime().calls.size() + n
 bool failed() { return TheRuntime().failed; }
 
 void LeaveMemory(int device, size_t bytes) {
-  Runtime& r = TheRuntime();
-  r.devices[static_cast<size_t>(device)].memory = r.used[static_cast<size_t>(device)] + bytes;
+  Device& d = TheRuntime().devices[static_cast<size_t>(device)];
+  const size_t needed = TheRuntime().used[static_cast<size_t>(device)] + bytes;
+  d.memory = std::max(d.memory, needed);
+  d.used_by_others = d.memory - needed;
 }
 
 size_t used_memory(int device) { return TheRuntime().used[static_cast<size_t>(device)]; }
@@ -407,6 +409,7 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
   properties->l2CacheSize = 50 << 20;
   properties->clusterLaunch = d.major >= 9 ? 1 : 0;
   properties->cooperativeLaunch = 1;
+  properties->integrated = d.integrated ? 1 : 0;
   return cudaSuccess;
 }
 cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int device) {
@@ -416,6 +419,9 @@ cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int dev
   switch (attribute) {
     case cudaDevAttrMemoryClockRate:
       *value = 1000 * d.memory_megahertz;
+      return cudaSuccess;
+    case cudaDevAttrIntegrated:
+      *value = d.integrated ? 1 : 0;
       return cudaSuccess;
     case cudaDevAttrGlobalMemoryBusWidth:
       *value = d.bus_bits;
@@ -436,7 +442,7 @@ cudaError_t cudaMemGetInfo(size_t* free, size_t* total) {
   const Guard guard;
   QTTS_BEGIN("cudaMemGetInfo");
   *total = CurrentDevice().memory;
-  *free = *total - TheRuntime().used[static_cast<size_t>(current_device)];
+  *free = *total - CurrentDevice().used_by_others - TheRuntime().used[static_cast<size_t>(current_device)];
   return cudaSuccess;
 }
 cudaError_t cudaDeviceSynchronize() {
