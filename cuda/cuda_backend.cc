@@ -9,10 +9,14 @@
 
 #include "backend/checks.h"
 #include "base/log.h"
+#include "checkpoint/model_kind.h"
 #include "cuda_backend_impl.h"
 #include "device_choice.h"
 #include "encoder/voice_encoder.h"
+#include "frame/frame.h"
+#include "runtime/code_load.h"
 #include "runtime/device.h"
+#include "runtime/launch.h"
 #include "runtime/memory_count.h"
 
 namespace qtts::cuda {
@@ -64,6 +68,14 @@ Status CudaBackend::Impl::Load() {
   name = "cuda (" + device->FullName() + ", " + (options.precision == Precision::kF32 ? "f32" : "bf16") +
          (options.codec_precision == CodecPrecision::kFast ? ", fast codec" : "") + ")";
   return Status::Ok();
+}
+
+Status CudaBackend::Impl::LoadCode() const {
+  if (KindOf(checkpoint->config().type).clones) QTTS_RETURN_IF_ERROR(LoadVoiceEncoderCode());
+  const CodeLoad loading;
+  const Launcher launch(stream.get(), &model->numbers());
+  CopyPage(launch, nullptr, nullptr, 1, 1, 1, 1);
+  return CudaStatus(launch.error, kSpeaking);
 }
 
 // Makes the slot's stream one that has had the reference, or some more of it: the first time by running the codec over
@@ -159,6 +171,7 @@ Result<std::unique_ptr<CudaBackend>> CudaBackend::Create(std::shared_ptr<const C
   impl->checkpoint = std::move(checkpoint);
   QTTS_RETURN_IF_ERROR(impl->Load());
   QTTS_RETURN_IF_ERROR(impl->WarmUp());
+  QTTS_RETURN_IF_ERROR(impl->LoadCode());
   std::unique_ptr<CudaBackend> backend(new CudaBackend(std::move(impl)));
   // A frame of an utterance with the shortest prompt.
   Prompt prompt;

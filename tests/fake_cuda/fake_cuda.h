@@ -5,6 +5,7 @@
 #include <driver_types.h>
 
 #include <cstddef>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -22,8 +23,8 @@ struct Device {
   size_t shared_per_block = 227 << 10;
   size_t memory = size_t{16} << 30;
   size_t used_by_others = 0;  // of it, by other programs
-  bool has_code = true;  // true if kernels were compiled for it
-  int code = 0;          // compute capability that they were compiled for, 10 * major + minor; 0: its own
+  bool has_code = true;       // true if kernels were compiled for it
+  int code = 0;               // compute capability that they were compiled for, 10 * major + minor; 0: its own
   bool integrated = false;
   int memory_megahertz = 1000;
   int bus_bits = 1024;
@@ -60,6 +61,8 @@ size_t most_memory(int device);
 
 // The calls so far by name; launches by the kernel's name.
 const std::vector<std::string>& calls();
+// Kernels whose code was loaded so far, by a launch or a question about them, by name.
+const std::set<std::string>& loaded_kernels();
 // Misuse so far: memory freed twice or used beyond its end, a stream of another device, a stream left capturing.
 const std::vector<std::string>& misuse();
 // Number of memory blocks, streams, events and graphs that are not freed.
