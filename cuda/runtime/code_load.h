@@ -7,8 +7,8 @@
 namespace qtts::cuda {
 
 // While one exists, launches of its thread only load their kernels' code. CUDA loads code with a kernel's first launch;
-// where that finds no memory, later launches fail too. So kernels that no launch or graph of a load has, and that later
-// work may need when memory is full, are loaded with an empty launch.
+// where that finds no memory, later launches fail too. Kernels that no launch or graph of a load has, and that later
+// work may need when memory is full, are therefore loaded with an empty launch.
 class CodeLoad {
  public:
   CodeLoad() { active_ = true; }

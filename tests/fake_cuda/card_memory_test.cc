@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <fstream>
 #include <memory>
+#include <random>
 #include <string>
 #include <vector>
 
@@ -16,6 +17,7 @@
 #include "fake_cuda/fake_cuda.h"
 #include "golden/generator/random_checkpoint.h"
 #include "golden/generator/tensor_file.h"
+#include "gpu/gpu_test.h"
 #include "qtts/engine_options.h"
 
 // Voices that fit into the memory of cards, with checkpoints of the released sizes. Memory is counted, so that their
@@ -100,7 +102,7 @@ TEST_F(CardMemoryTest, VoicesThatFit) {
   };
   const SparseModel small_model("0.6b-base");
   const SparseModel large_model("1.7b-base");
-  for (const Case& c : {Case{"rtx3050", 32, 0}, Case{"rtx4060", 64, 32}, Case{"rtx3060", 64, 64}, Case{"l4", 64, 64},
+  for (const Case& c : {Case{"rtx3050", 32, 1}, Case{"rtx4060", 64, 32}, Case{"rtx3060", 64, 64}, Case{"l4", 64, 64},
                         Case{"orin", 64, 64}}) {
     SCOPED_TRACE(c.card);
     Pretend(c.card, 1024 * kMiB);
@@ -144,6 +146,25 @@ TEST_F(CardMemoryTest, ASmallCardHasFewerVoicesByDefaultAndRefusesMany) {
   Pretend("rtx3050", 4096 * kMiB);
   EXPECT_THAT(cuda::ChooseDevice(model.checkpoint(), Options(1)).status().message(),
               AllOf(HasSubstr("the model needs about"), HasSubstr("choose a smaller model")));
+}
+
+// The engine has the slots that were counted, and speaks in all of them.
+TEST_F(CardMemoryTest, AnEngineHasTheVoicesThatFit) {
+  fake_cuda::Reset();
+  const testing::RandomModel model(testing::MidSize(false));
+  constexpr int kFit = 10;
+  const auto exact = cuda::CapacityOf(*model.checkpoint(), Options(kFit));
+  ASSERT_TRUE(exact.ok()) << exact.status().message();
+  fake_cuda::LeaveMemory(0, exact->model_bytes + kFit * exact->voice_bytes);
+  const auto backend = CudaBackend::Create(model.checkpoint(), Options(kDefaultVoices));
+  ASSERT_TRUE(backend.ok()) << backend.status().message();
+  EXPECT_EQ((*backend)->max_slots(), kFit);
+  std::mt19937 random(1);
+  for (int i = 0; i < kFit; ++i) {
+    const auto slot =
+        (*backend)->Open(testing::RandomPrompt(model.checkpoint()->config(), 20, random), GenerationSettings(), 1);
+    EXPECT_TRUE(slot.ok()) << slot.status().message();
+  }
 }
 
 // Engines of few voices take less where the codec's scratch memory is the plan's.
