@@ -91,6 +91,8 @@ TEST_F(DeviceTest, EachPretendedCardAnswersAndRefusesAsItself) {
   for (const Expected& expected :
        {Expected{"a100", "NVIDIA A100", 80, 108, 166912, false}, Expected{"a10g", "NVIDIA A10G", 86, 80, 101376, false},
         Expected{"rtx3060", "NVIDIA GeForce RTX 3060", 86, 28, 101376, false},
+        Expected{"rtx3050", "NVIDIA GeForce RTX 3050", 86, 18, 101376, false},
+        Expected{"rtx4060", "NVIDIA GeForce RTX 4060", 89, 24, 101376, false},
         Expected{"rtx4090", "NVIDIA GeForce RTX 4090", 89, 128, 101376, false},
         Expected{"rtx5090", "NVIDIA GeForce RTX 5090", 120, 170, 101376, true},
         Expected{"l4", "NVIDIA L4", 89, 58, 101376, false}, Expected{"orin", "Orin", 87, 16, 166912, false}}) {
@@ -113,6 +115,19 @@ TEST_F(DeviceTest, EachPretendedCardAnswersAndRefusesAsItself) {
     EXPECT_LT(total, size_t{80} << 30);
     EXPECT_EQ(free, total);
     EXPECT_EQ(cuda::DeviceMemory::Allocate(total + 1).status().code(), StatusCode::kResourceExhausted);
+  }
+}
+
+// A Jetson's CUDA counts the page cache as used.
+TEST_F(DeviceTest, AnIntegratedDeviceHasTheMemoryThatTheHostCanFree) {
+  for (const bool integrated : {false, true}) {
+    fake_cuda::Reset({{.memory = size_t{1} << 20, .integrated = integrated}});
+    fake_cuda::LeaveMemory(0, 1000);
+    size_t free = 0, total = 0;
+    EXPECT_EQ(cuda::MeasureMemory(&free, &total), cudaSuccess);
+    EXPECT_EQ(total, size_t{1} << 20);
+    EXPECT_EQ(free, integrated ? total : 1000) << "any host that runs this has a MiB";
+    EXPECT_EQ(Describe().integrated, integrated);
   }
 }
 
