@@ -45,6 +45,10 @@ constexpr int PersistentIntermediate(int hidden) { return 3 * hidden; }
 // Splits of the longest context, and those that one of `blocks` attends to at most, for so many rows.
 constexpr int PersistentSplits(int rows) { return rows > 4 ? 128 : 256; }
 constexpr int PersistentItems(int rows, int blocks) { return (rows > 4 ? 32 : 16) * kPersistentMaxBlocks / blocks; }
+constexpr bool PersistentCovers(int rows, int splits, int blocks) {
+  const int items = rows * splits * kPersistentKvHeads;
+  return splits <= PersistentSplits(rows) && (items + blocks - 1) / blocks <= PersistentItems(rows, blocks);
+}
 
 struct PersistentLayer {
   const char* qkv;

@@ -101,22 +101,19 @@ __device__ __forceinline__ void Block<Traits>::BeginPass(int pass) {
   for (int r = 0; r < kRows; ++r) {
     if (shared_->sequences[r] >= 0) splits = max(splits, UsedSplits(s, shared_->positions[r]));
   }
-  // While there is a block for each head and split, every query head is attended to by blocks of its own: that takes
-  // less time. More splits are read once for all query heads of a key head.
-  const bool shared_keys = talker && splits * kSequences * kHeads > blocks();
-  const int heads = shared_keys ? kKvHeads : kHeads;
-  const int parts = kFolded ? max(1, heads * kSequences / blocks()) : 1;
+  const bool shared_keys = talker && SharesKeys(splits, kSequences, blocks());
+  const AttentionDeal deal = {shared_keys ? kKvHeads : kHeads, kSequences, blocks()};
+  const int parts = kFolded ? deal.Parts() : 1;
   const int items = Traits::kMaxItems / parts;
-  // This block's `index`-th part; its row and what depends on it is left out.
+  // This block's `index`-th part, without what depends on its row; that is first_row or the next one.
   int first_row = 0;
   const auto part_of = [&](int index) {
     const int number = TileAt(index);
-    const int rest = number / heads;
-    first_row = rest % kSequences * kPerSequence;
+    first_row = deal.Sequence(number) * kPerSequence;
     AttentionPart part;
-    part.head = number % heads * (kHeads / heads);
-    part.split_stride = kFolded ? max(1, blocks() / heads / kSequences) : kMaxBlocks / heads / kSequences;
-    part.first_record = rest / kSequences;
+    part.head = deal.Head(number) * (kHeads / deal.heads);
+    part.split_stride = deal.Stride();
+    part.first_record = deal.FirstSplit(number);
     part.first_item = index * items;
     part.silent = shared_->sequences[first_row] < 0 && part.first_record == 0;
     return part;

@@ -3,6 +3,7 @@
 #define QTTS_CUDA_PATHS_PERSISTENT_FRAME_SHAPE_CUH_
 
 #include "gemm/gemm.h"
+#include "paths/persistent/frame_deal.h"
 #include "paths/persistent/frame_kernel.h"
 #include "paths/persistent/weight_storage.cuh"
 #include "rules/product.cuh"
@@ -75,8 +76,8 @@ struct FrameTraits {
   static constexpr int OwnOutputs(int hidden, int rows) { return hidden / kMaxBlocks * rows; }
 
   // Parts of the attention that a block has in a pass at most, and its splits.
-  static constexpr int kMaxParts = kFolded ? kStreams : 1;
-  static constexpr int kMaxItems = PersistentItems(kStreams, kFolded ? kPersistentMinBlocks : kMaxBlocks);
+  static constexpr int kMaxParts = MaxParts(kStreams, kFolded);
+  static constexpr int kMaxItems = MaxItems(kStreams, kFolded);
   static_assert(kMaxItems <= kTeamThreads, "an item for each thread");
   // A block of many rows keeps the angles of the one that it attends to, else of all rows.
   static constexpr bool kOwnAngles = NeedsSmallTiles(kStreams) && !kFolded;

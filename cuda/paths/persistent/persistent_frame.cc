@@ -271,10 +271,7 @@ const FrameKernelForm* PersistentFrame::FindForm(int rows) const {
 
 bool PersistentFrame::Covers(int rows, int splits) const {
   const FrameKernelForm* const form = FindForm(rows);
-  if (form == nullptr) return false;
-  const int items = rows * splits * kPersistentKvHeads;
-  return splits <= PersistentSplits(rows) &&
-         (items + form->blocks - 1) / form->blocks <= PersistentItems(rows, form->blocks);
+  return form != nullptr && PersistentCovers(rows, splits, form->blocks);
 }
 
 Status PersistentFrame::Enqueue(FrameStart start, int rows, int /*splits*/) const {
