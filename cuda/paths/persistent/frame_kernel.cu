@@ -12,8 +12,6 @@
 namespace qtts::cuda {
 namespace {
 
-// With bulk copies a warp waits for so many pieces together.
-constexpr int kMinBulkSlots = 6;
 // More would only take shared memory from kernels that run beside.
 constexpr int kMaxRingBytes = 128 << 10;
 
@@ -40,7 +38,8 @@ size_t FrameKernelBytes(const FrameKernelForm& form) {
 }
 
 int MinRingSlots(const FrameKernelForm& form) {
-  return form.copies == RingCopies::kBulk ? kMinBulkSlots : VariantOf(form).min_async_slots;
+  const persistent::Variant variant = VariantOf(form);
+  return form.copies == RingCopies::kBulk ? variant.min_bulk_slots : variant.min_async_slots;
 }
 
 FrameKernelForm ChooseForm(int talker_hidden, int rows, RingCopies copies, int processors, size_t shared_limit) {

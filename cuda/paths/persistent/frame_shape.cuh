@@ -87,8 +87,8 @@ struct FrameTraits {
   static constexpr bool kCombinesInPlace = kFolded ? kStreams >= 4 : NeedsSmallTiles(kStreams);
   static constexpr int kCombiners = !kFolded ? kStreams : kCombinesInPlace ? kWarps : 4;
 
-  // Pieces that a warp waits for together at most (Block::Load()), with copies that are not bulk. There are at least as
-  // many slots.
+  // Pieces that a warp waits for together at most (Block::Load()). There are at least as many slots.
+  static constexpr int kMaxBulkWindow = kFolded && NeedsSmallTiles(kStreams) ? 3 : 6;
   static constexpr int kMaxAsyncWindow = kStreams == 1 ? 6 : 3;
 };
 
