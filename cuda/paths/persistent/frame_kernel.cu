@@ -42,12 +42,13 @@ int MinRingSlots(const FrameKernelForm& form) {
   return form.copies == RingCopies::kBulk ? variant.min_bulk_slots : variant.min_async_slots;
 }
 
-FrameKernelForm ChooseForm(int talker_hidden, int rows, RingCopies copies, int processors, size_t shared_limit) {
+FrameKernelForm ChooseForm(int talker_hidden, int rows, RingCopies copies, int processors, size_t shared_limit,
+                           bool folded_only) {
   FrameKernelForm form = {.talker_hidden = talker_hidden, .rows = rows, .copies = copies};
   const int blocks = PersistentBlocks(processors);
   const auto piece = static_cast<size_t>(PersistentPieceBytes(copies));
   for (const bool folded : {false, true}) {
-    if (blocks == 0 || (!folded && blocks != kPersistentMaxBlocks)) continue;
+    if (blocks == 0 || (!folded && (folded_only || blocks != kPersistentMaxBlocks))) continue;
     form.folded = folded;
     form.ring_slots = 0;
     const size_t fixed = FrameKernelBytes(form);
