@@ -203,7 +203,7 @@ TEST_F(CodecChoiceTest, TheTableOfTheH200IsTheEstimate) {
   std::set<const ProductTiles*> used;
   ForEachProduct(h200_, [&](const GemmStep& first, const GemmStep* second, const DeviceTraits& device) {
     const cuda::CodecNumbers& codec = cuda::kH200Numbers.codec;
-    const ProductTiles* const row = FindTiles(CodecTable::kH200, first.args, first.x_planes);
+    const ProductTiles* const row = FindTiles(CodecTable::kHopper, first.args, first.x_planes);
     ASSERT_NE(row, nullptr);
     used.insert(row);
     EXPECT_EQ(NameOf(ChooseTile(first.args, first.x_planes, device, codec, /*beside=*/false)),
@@ -212,7 +212,7 @@ TEST_F(CodecChoiceTest, TheTableOfTheH200IsTheEstimate) {
     EXPECT_EQ(ChooseUnit(first.args, second->args, first.x_planes, first.unit, device, codec),
               IsUnitByEstimate(first.args, second->args, first.x_planes, first.unit, device));
   });
-  EXPECT_EQ(used.size(), TilesOf(CodecTable::kH200).size()) << "a row that no product has";
+  EXPECT_EQ(used.size(), TilesOf(CodecTable::kHopper).size()) << "a row that no product has";
 }
 
 // Without a table all products together take hardly longer, by the estimate: on the H200, and on cards without clusters
