@@ -70,8 +70,9 @@ GemmTile StagedTileFor(const GemmArgs& args, Planes x_planes, const DeviceTraits
     return 10 * BlocksOf(args, tile) >= 9 * device.processors && StagedTakes(args, x_planes, tile, device);
   };
   const bool shares = plain && (args.geometry.taps == 1 || StagedShares(args, small, device));
-  if (!shares && serves(large)) return large;
-  if (serves(small)) return small;
+  for (const GemmTile& tile : {shares ? small : large, shares ? large : small}) {
+    if (serves(tile)) return tile;
+  }
   return {};
 }
 

@@ -28,6 +28,7 @@ struct StagedArgs {
 template <int kWarpTilesOf, int kWarpRowsOf, int kPlanesOf>
 struct BlockShape {
   static constexpr int kWarpTiles = kWarpTilesOf, kWarpRows = kWarpRowsOf, kPlanes = kPlanesOf;
+  static constexpr bool kHasEveryEnd = kWarpTiles == 4;
   static constexpr int kWarpColumnTiles = 4;
   static constexpr int kWarpColumns = kWarpColumnTiles * SumFragment::kColumns;
   static constexpr int kTiles = kWarpTiles * kWarpRows;
@@ -46,7 +47,7 @@ template <typename Shape>
 struct Extras {
   Constants<Shape::kTiles * kTileRows> constants;
   Column places[kStagedColumns];
-  float column_scale[kStagedColumns];
+  float column_scale[Shape::kHasEveryEnd ? kStagedColumns : 1];  // see ScaleColumns()
 };
 
 template <typename Shape>
