@@ -56,7 +56,7 @@ Status LanguageModel::Load(const Checkpoint& checkpoint, const CudaOptions& opti
   }
   QTTS_ASSIGN_OR_RETURN(network_, Network::Load(checkpoint, options.precision, &numbers_, stream_, plan_.weights));
   QTTS_ASSIGN_OR_RETURN(buffers_, FrameBuffers::Allocate(*network_, plan_.frame));
-  QTTS_ASSIGN_OR_RETURN(KvPages pages, Sequences::NewPages(*network_));
+  QTTS_ASSIGN_OR_RETURN(KvPages pages, Sequences::NewPages(*network_, stream_));
   QTTS_ASSIGN_OR_RETURN(graph_, GraphPath::Create(network_.get(), buffers_.get(), &numbers_, overlap, stream_));
   QTTS_ASSIGN_OR_RETURN(UploadRing uploads, UploadRing::Create());
   sequences_ = std::make_unique<Sequences>(network_.get(), buffers_.get(), graph_.get(), &numbers_, std::move(pages),

@@ -31,7 +31,7 @@ constexpr uint64_t kBytesFlag = 2;
 constexpr uint64_t kIndexFlag = 4;
 constexpr uint64_t kQualityFlag = 8;
 
-// Where the first frame begins: behind tags and the zeros that some writers leave behind them.
+// Returns the position at which the first frame begins: behind tags and the zeros that some writers leave behind them.
 uint64_t FirstFrame(const RecordingFile& file) {
   const uint64_t offset = SkipId3Tags(file);
   const std::string bytes = file.Read(offset, 4096);
@@ -39,7 +39,8 @@ uint64_t FirstFrame(const RecordingFile& file) {
   return zeros == std::string::npos ? offset : offset + zeros;
 }
 
-// The rules are those of mpg123, by which libsndfile and so the official package read MP3.
+// Reads the gaps of an MP3 file. The rules are those of mpg123, by which libsndfile and so the official package read
+// MP3.
 std::optional<Gapless> ReadMp3(const RecordingFile& file) {
   const uint64_t offset = FirstFrame(file);
   const std::string frame = file.Read(offset, 256);
@@ -83,7 +84,7 @@ std::optional<Gapless> ReadMp3(const RecordingFile& file) {
 
 // --- MP4
 
-// Times of 32 or, in version 1, of 64 bits.
+// Returns true if times have 64 bits, as in version 1, and not 32.
 bool IsWide(Mp4Part box) { return BigEndianNumber(box.bytes, 0, 1) == 1; }
 
 struct Header {
@@ -91,7 +92,7 @@ struct Header {
   uint64_t duration;
 };
 
-// mvhd and mdhd begin alike.
+// Reads a header: mvhd and mdhd begin alike.
 Header ReadHeader(Mp4Part box) {
   if (IsWide(box)) return {BigEndianNumber(box.bytes, 20, 4), BigEndianNumber(box.bytes, 24, 8)};
   return {BigEndianNumber(box.bytes, 12, 4), BigEndianNumber(box.bytes, 16, 4)};
@@ -123,7 +124,7 @@ struct Edit {
   uint64_t begin = 0;     // in ticks of the track
 };
 
-// The edit list's only part; nothing if there are several, or if it is played at another speed.
+// Returns the edit list's only part; nothing if there are several, or if it is played at another speed.
 std::optional<Edit> ReadEdit(Mp4Part elst) {
   std::optional<Edit> edit;
   const bool wide = IsWide(elst);
@@ -147,7 +148,7 @@ struct Valid {
   uint64_t length;
 };
 
-// iTunSMPB: numbers in hexadecimal, of which the second is the priming, the fourth the length of the sound.
+// Reads iTunSMPB: numbers in hexadecimal, of which the second is the priming, the fourth the length of the sound.
 std::optional<Valid> ReadItunesTag(Mp4Part moov) {
   const Mp4Part meta = FindMp4Box(moov, {"udta", "meta"});
   // QuickTime's has no version and flags before its boxes.

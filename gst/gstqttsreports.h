@@ -42,7 +42,7 @@ class Reports {
   void Deliver() QTTS_EXCLUDES(monitor_held, mutex_);
   // Delivers the reports so far. Returns false if another thread is reporting; `on_told` is called when it ends.
   bool DeliverSoFar() QTTS_EXCLUDES(monitor_held, mutex_);
-  // True if all reports have been delivered, and no thread is reporting.
+  // Returns true if all reports have been delivered, and no thread is reporting.
   bool AllDelivered() const QTTS_REQUIRES(monitor_held) QTTS_EXCLUDES(mutex_);
 
  private:

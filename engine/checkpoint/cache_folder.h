@@ -10,8 +10,8 @@
 
 namespace qtts {
 
-// The user's cache folder for packed files (PackedFile): $XDG_CACHE_HOME/qttssrc, or $HOME/.cache/qttssrc if that
-// variable is unset or not an absolute path. Created with access for the owner only. An error states the reason:
+// Returns the user's cache folder for packed files (PackedFile): $XDG_CACHE_HOME/qttssrc, or $HOME/.cache/qttssrc if
+// that variable is unset or not an absolute path. Created with access for the owner only. An error states the reason:
 // QTTS_NO_CACHE is set, there is no home folder, the folder cannot be created, another user owns it, or others may
 // write to it.
 Result<std::string> CacheFolder();

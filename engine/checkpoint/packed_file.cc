@@ -63,7 +63,7 @@ Status Damaged(const std::string& name, const std::string& what) {
   return Status::CorruptModel(name + ": " + what + ": it is damaged");
 }
 
-// The padded header, without its checksum.
+// Returns the padded header, without its checksum.
 std::string HeaderOf(const PackedFile::Key& key, std::span<const PackedFile::Blob> blobs) {
   FileHeader header = {};
   std::ranges::copy(kMagic, header.magic);

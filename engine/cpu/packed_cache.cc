@@ -53,7 +53,8 @@ const char* FileNameOf(Arithmetic arithmetic) {
   return nullptr;
 }
 
-// The name depends on the model's folder only: when the weights change, the new file replaces the old one.
+// Returns the name of a folder's file. It depends on the model's folder only: when the weights change, the new file
+// replaces the old one.
 std::string NameOfFolder(const std::string& folder) {
   std::error_code error;
   const std::filesystem::path path = std::filesystem::canonical(folder, error);

@@ -26,7 +26,7 @@ namespace qtts::cpu::HWY_NAMESPACE {
 
 constexpr auto kVectors = static_cast<int>(kPanel / kLanes);
 
-// Four codes of the activations, the same in every lane.
+// Returns four codes of the activations, the same in every lane.
 template <class Products>
 HWY_INLINE typename Products::Inputs Spread(const int8_t* codes) {
   int32_t four = 0;
@@ -38,7 +38,7 @@ HWY_INLINE typename Products::Inputs Spread(const int8_t* codes) {
 // core of an AMD EPYC reads them at 23 GB/s instead of 30; 4-bit codes at 31 GB/s instead of 25.
 constexpr int64_t kPrefetchBytes = 4096;
 
-// Vector `v` of the codes of step `step`: four columns of a panel's rows, counted from `codes`.
+// Loads vector `v` of the codes of step `step`: four columns of a panel's rows, counted from `codes`.
 template <class Products, CodeBits kBits>
 HWY_INLINE typename Products::Weights LoadCodes(const uint8_t* codes, int64_t step, int v) {
   if constexpr (kBits == CodeBits::k8) {
@@ -54,8 +54,8 @@ HWY_INLINE typename Products::Weights LoadCodes(const uint8_t* codes, int64_t st
 template <class Products>
 constexpr bool kHasUnit = Products::kUnit != ByteUnit::kPortable;
 
-// kCount inputs times the rows of kPanels panels, starting at `panel`. The steps of an unrolled loop add to separate
-// sums, to shorten the dependency chains.
+// Multiplies kCount inputs by the rows of kPanels panels, starting at `panel`. The steps of an unrolled loop add to
+// separate sums, to shorten the dependency chains.
 template <class Products, CodeBits kBits, int kCount, int kPanels>
 HWY_INLINE void PanelTile(const QuantizedView& w, int64_t panel, const QuantizedRows& x, int64_t row, V* totals) {
   constexpr int64_t kGroup = GroupColumns(kBits);
@@ -155,8 +155,8 @@ HWY_INLINE void PanelInputs(const QuantizedView& w, int64_t panel, const float* 
   if constexpr (kCount > 1) PanelInputs<Products, kBits, kCount / 2, kPanels>(w, panel, bias, x, row, m, y);
 }
 
-// As many inputs and panels as keep all sums in registers. Two panels share the loads of the inputs, which pays for
-// many inputs. For few inputs, one panel after the other reads weights from memory faster.
+// Takes as many inputs and panels at a time as keep all sums in registers. Two panels share the loads of the inputs,
+// which pays for many inputs. For few inputs, one panel after the other reads weights from memory faster.
 template <class Products, CodeBits kBits>
 void QuantizedMatMulAs(const QuantizedView& w, const float* bias, const QuantizedRows& x, int64_t m, int64_t begin,
                        int64_t end, float* y) {
@@ -182,7 +182,7 @@ void QuantizedMatMul(const QuantizedView& w, const float* bias, const QuantizedR
   QuantizedMatMulWith<PortableBytes>(w, bias, x, m, begin, end, y);
 }
 
-// Largest magnitude of n floats, n a multiple of the vector size; NaN if one is not finite.
+// Returns the largest magnitude of n floats, n a multiple of the vector size; NaN if one is not finite.
 HWY_INLINE float LargestOf(const float* x, int64_t n) {
   V largest = hn::Zero(F32());
   V poison = hn::Zero(F32());
@@ -194,7 +194,7 @@ HWY_INLINE float LargestOf(const float* x, int64_t n) {
   return hn::GetLane(hn::MaxOfLanes(F32(), largest)) + hn::GetLane(hn::SumOfLanes(F32(), poison));
 }
 
-// codes[i] = x[i] * factor, rounded to nearest, ties to even, clamped to [low, high].
+// Computes codes[i] = x[i] * factor, rounded to nearest, ties to even, clamped to [low, high].
 HWY_INLINE void Round(const float* x, int64_t n, float factor, float low, float high, int32_t* codes) {
   for (int64_t i = 0; i < n; i += kLanes) {
     const V scaled = hn::Mul(hn::LoadU(F32(), x + i), hn::Set(F32(), factor));

@@ -21,8 +21,8 @@ void Relu(std::vector<float>* x) {
   for (float& value : *x) value = std::max(value, 0.0F);
 }
 
-// Mean and standard deviation of each of `channels` over all rows of x. Row t of channel c has the weight weight(t, c).
-// Returns [means, deviations].
+// Computes mean and standard deviation of each of `channels` over all rows of x. Row t of channel c has the weight
+// weight(t, c). Returns [means, deviations].
 template <typename Weight>
 std::vector<float> Statistics(const std::vector<float>& x, int64_t channels, const Weight& weight) {
   const auto width = ToSize(channels);

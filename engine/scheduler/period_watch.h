@@ -16,8 +16,8 @@ class PeriodWatch {
   using TimePoint = std::chrono::steady_clock::time_point;
   static constexpr std::chrono::seconds kWhile{2};
 
-  // A step that ended at `now` took `seconds`. The model said `predicted`, and `all` for a step of all streams. Returns
-  // true if steps are expected to take longer from now on.
+  // Adds a step, which ended at `now` and took `seconds`. The model said `predicted`, and `all` for a step of all
+  // streams. Returns true if steps are expected to take longer from now on.
   bool Add(TimePoint now, double seconds, double predicted, double all) {
     took_ += seconds;
     predicted_ += predicted;
@@ -39,9 +39,9 @@ class PeriodWatch {
     took_ = predicted_ = 0;
     return found;
   }
-  // How many times as long as the model says steps are expected to take.
+  // Returns the factor by which steps are expected to take longer than the model says.
   double slowness(TimePoint now) const { return now < until_ ? slowness_ : 1; }
-  // The end of that time; in the past if it is over.
+  // Returns the end of that time; in the past if it is over.
   TimePoint until() const { return until_; }
 
  private:

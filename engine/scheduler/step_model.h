@@ -35,7 +35,7 @@ class StepModel {
   // Learns that a step took `seconds`: `rows` streams with `positions` positions in all, and `prompts`, the work on
   // prompts since the step before, in frames' work (PrefillProgress::work).
   void Add(int64_t rows, int64_t positions, double prompts, double seconds);
-  // True once there are enough steps to predict from.
+  // Returns true once there are enough steps to predict from.
   bool fitted() const { return steps_ >= kLeastSteps; }
   // Returns the model's terms. `mean_positions`: of a stream of the last step.
   StepCost Cost(double mean_positions = 0);

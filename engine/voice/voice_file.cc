@@ -44,7 +44,8 @@ Status NoVoice(const std::string& path, const std::string& why) {
   return Status::CorruptModel(path + ": " + why + "; give a file that 'qtts-tool voice make' wrote");
 }
 
-// Name of a tensor, or key of the metadata, of a take. The first one's are those of a voice file with one take.
+// Returns the name of a tensor, or key of the metadata, of a take. The first one's are those of a voice file with one
+// take.
 std::string KeyOf(const char* name, size_t take) {
   return take == 0 ? std::string(name) : std::string(name) + "." + std::to_string(take);
 }

@@ -18,7 +18,7 @@ struct DeviceEntry {
   const char* name;  // as users write it; also in the name of its module's file (backend/device_module.h)
   const char* meaning;
 };
-// By the value of Device.
+// Entries by the value of Device.
 inline constexpr DeviceEntry kDevices[] = {
     {"auto", "The GPU when it can hold the model, else the CPU"},
     {"cpu", "The CPU"},
@@ -26,7 +26,7 @@ inline constexpr DeviceEntry kDevices[] = {
 };
 
 constexpr std::string_view DeviceName(Device device) { return kDevices[static_cast<size_t>(device)].name; }
-// True for a device that is named and has a module of its own.
+// Returns true for a device that is named and has a module of its own.
 constexpr bool IsGpu(Device device) { return device != Device::kAuto && device != Device::kCpu; }
 
 enum class Precision {
@@ -37,7 +37,7 @@ enum class Precision {
   kInt4,  // 4-bit weights, 16-bit activations: CPU only
 };
 
-// The user's spelling.
+// Returns the user's spelling.
 constexpr std::string_view PrecisionName(Precision precision) {
   switch (precision) {
     case Precision::kAuto:
@@ -60,12 +60,12 @@ enum class CodecPrecision {
   kFast,   // a third of the multiplications; error 59 dB below the signal, as measured with the bundled voice
 };
 
-// The user's spelling.
+// Returns the user's spelling.
 constexpr std::string_view CodecPrecisionName(CodecPrecision precision) {
   return precision == CodecPrecision::kFast ? "fast" : "exact";
 }
 
-// The next faster precision on the CPU; `precision` itself if there is none.
+// Returns the next faster precision on the CPU; `precision` itself if there is none.
 constexpr Precision FasterOnCpu(Precision precision) {
   return precision == Precision::kInt8 || precision == Precision::kInt4 ? Precision::kInt4 : Precision::kInt8;
 }

@@ -29,7 +29,7 @@ class LruCache {
     return &found->value;
   }
 
-  // `key` must not be in the cache. A value of more than `most_bytes` is not kept.
+  // Inserts a value. `key` must not be in the cache. A value of more than `most_bytes` is not kept.
   void Insert(std::string key, Value value, size_t bytes = 0) {
     if (bytes > most_bytes_) return;
     entries_.push_front({std::move(key), std::move(value), bytes});

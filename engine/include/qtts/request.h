@@ -66,7 +66,7 @@ struct PartBounds {
   size_t clause = 0;
   size_t max = 0;
 
-  // Bounds for parts of at most `characters`.
+  // Returns the bounds for parts of at most `characters`.
   static constexpr PartBounds Of(size_t characters) { return {characters / 2, characters * 3 / 4, characters}; }
 };
 

@@ -57,7 +57,7 @@ std::string ContentOf(const std::vector<DocumentChar>& content) {
   return std::string(Trim(text));
 }
 
-// The name of a sign when it is spelled; empty if it is silent.
+// Returns the name of a sign when it is spelled; empty if it is silent.
 std::string_view NameOf(char32_t c, const SymbolWords& words) {
   switch (c) {
     case '+':
@@ -87,7 +87,7 @@ std::string_view NameOf(char32_t c, const SymbolWords& words) {
 
 char32_t Capital(char32_t c) { return c >= 'a' && c <= 'z' ? c - ('a' - 'A') : c; }
 
-// One by one, with a space between. In a telephone number other signs than "+" are pauses.
+// Spells the characters one by one, with a space between. In a telephone number other signs than "+" are pauses.
 void SpellOut(const std::vector<DocumentChar>& content, const Tongue& tongue, bool telephone, ItemBuilder* items) {
   bool pause = false;
   bool first = true;
@@ -109,7 +109,7 @@ void SpellOut(const std::vector<DocumentChar>& content, const Tongue& tongue, bo
   }
 }
 
-// Digits one by one; all else as it is.
+// Spells digits one by one; leaves all else as it is.
 void SpellDigits(const std::vector<DocumentChar>& content, ItemBuilder* items) {
   char32_t before = 0;
   for (const DocumentChar& character : content) {
@@ -119,7 +119,7 @@ void SpellDigits(const std::vector<DocumentChar>& content, ItemBuilder* items) {
   }
 }
 
-// A whole number without its separators; empty if the text is none.
+// Returns a whole number without its separators; empty if the text is none.
 std::string DigitsOf(std::string_view text) {
   constexpr size_t kMostDigits = 18;
   const char separator = text.find(',') != std::string_view::npos   ? ','
@@ -163,7 +163,7 @@ std::string SpeakOrdinal(std::string_view text, const Speaker& speaker) {
   return Spellout::For(speaker.tongue.id, speaker.choice.tag).Ordinal(std::stoll(digits));
 }
 
-// The numbers of a date by the letters of `format`; a year alone has four digits.
+// Returns the numbers of a date by the letters of `format`; a year alone has four digits.
 std::string SpeakDate(std::string_view text, std::string_view format, const Speaker& speaker) {
   const bool full = format.size() == 3 && format.find('d') != std::string_view::npos &&
                     format.find('m') != std::string_view::npos && format.find('y') != std::string_view::npos;

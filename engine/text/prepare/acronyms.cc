@@ -10,7 +10,7 @@ namespace {
 
 using AcronymSet = std::unordered_set<std::string_view>;
 
-// Words separated by spaces, as a set. Made once.
+// Returns the words separated by spaces, as a set. Made once.
 AcronymSet* SetOf(std::string_view words) {
   auto* const set = new AcronymSet;
   while (!words.empty()) {

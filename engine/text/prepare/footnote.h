@@ -8,7 +8,8 @@
 
 namespace qtts {
 
-// Length of footnote marks such as "[12]" at `at`, directly behind a word or its punctuation; 0 if there are none.
+// Returns the length of footnote marks such as "[12]" at `at`, directly behind a word or its punctuation; 0 if there
+// are none.
 inline ptrdiff_t FootnoteLength(const Reader& text, ptrdiff_t at) {
   if (text[at] != '[') return 0;
   const char32_t before = text[at - 1];

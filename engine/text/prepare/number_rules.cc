@@ -29,7 +29,7 @@ ptrdiff_t ReadGroups(const Reader& text, ptrdiff_t at, char32_t sign, std::strin
   return at;
 }
 
-// 12,34,567 as it is written in India.
+// Reads 12,34,567 as it is written in India.
 ptrdiff_t ReadIndianGroups(const Reader& text, ptrdiff_t at, std::string* digits) {
   std::string pairs;
   ptrdiff_t end = at;

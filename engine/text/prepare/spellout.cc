@@ -42,7 +42,7 @@ int64_t ToNumber(std::string_view digits) {
   return number;
 }
 
-// Numbers of each plural category for all languages that have it.
+// Returns a number of each plural category for all languages that have it.
 double SampleOf(Plural plural) {
   switch (plural) {
     case Plural::kOne:
