@@ -35,8 +35,14 @@ inline bool IsPlain(const GemmEpilogue& epilogue) {
 }
 // Weight rows that kWarpgroup wants together (PackWarpgroup()), 0 if it has no form for such a product.
 int WarpgroupOutputs(const GemmGeometry& geometry);
-// How kWarpgroup can run the product; none if it cannot.
-std::vector<GemmTile> WarpgroupTiles(const GemmArgs& args, Planes x_planes, const DeviceTraits& device);
+// Thread blocks of kWarpgroup: the largest first.
+inline constexpr GemmTile kWarpgroupTiles[] = {{GemmForm::kWarpgroup, 128, 12},
+                                               {GemmForm::kWarpgroup, 128, 8},
+                                               {GemmForm::kWarpgroup, 256, 6},
+                                               {GemmForm::kWarpgroup, 128, 6},
+                                               {GemmForm::kWarpgroup, 128, 4}};
+// True if kWarpgroup has such a thread block for the product.
+bool WarpgroupTakes(const GemmArgs& args, Planes x_planes, const GemmTile& tile, const DeviceTraits& device);
 cudaError_t PrepareWarpgroupGemms(const DeviceTraits& device);
 cudaError_t LaunchWarpgroupGemm(const GemmArgs& args, const GemmTile& tile, const DeviceTraits& device,
                                 cudaStream_t stream);
@@ -49,6 +55,16 @@ bool UnitTakes(const GemmArgs& first, const GemmArgs& second, const UnitWeights&
                const DeviceTraits& device);
 cudaError_t PrepareUnits(const DeviceTraits& device);
 
+// True if kStaged has such a thread block for the product: whole tiles by the matrix instruction of a warp, on devices
+// without warpgroups'.
+bool StagedTakes(const GemmArgs& args, Planes x_planes, const GemmTile& tile, const DeviceTraits& device);
+// True if the taps of the product then share the columns in shared memory.
+bool StagedShares(const GemmArgs& args, const GemmTile& tile, const DeviceTraits& device);
+cudaError_t PrepareStagedGemms(const DeviceTraits& device);
+cudaError_t LaunchStagedGemm(const GemmArgs& args, const GemmTile& tile, const DeviceTraits& device,
+                             cudaStream_t stream);
+
+inline constexpr int kWideTiles = 6;  // weight tiles per thread block: 2 warps of 3
 // True if the device has the shared memory for kWide with such thread blocks; for up to 64 columns, every device does.
 bool WideTakes(const GemmArgs& args, Planes x_planes, const GemmTile& tile, const DeviceTraits& device);
 cudaError_t PrepareHalfGemms(const DeviceTraits& device);

@@ -90,7 +90,7 @@ struct GemmGeometry {
   int32_t groups = 1;
   int32_t group_blocks = 1;
   int32_t segments = 1;
-  Divisor by_segments, by_chunks_per_tap;
+  Divisor by_segments, by_group_blocks;
   // Launch geometry: weight tiles per thread block, and groups of 4 outputs in one column of them.
   Divisor by_block_tiles, by_quads;
 };
@@ -207,11 +207,12 @@ enum class GemmForm : int32_t {
   kCluster,    // small blocks, in clusters, share the sum, a group each
   kWide,       // a block's warps share operands through shared memory
   kWarpgroup,  // warpgroups multiply, for very many columns
+  kStaged,     // the same without warpgroups: whole tiles, whose columns are copied once for all taps
 };
 struct GemmTile {
   GemmForm form = GemmForm::kNarrow;
-  int columns = 8;      // per block: narrow and cluster 8, 16, 32; wide 32, 64, 128; warpgroup 128, 256
-  int tiles = 1;        // weight tiles per block; cluster: 4; wide: 6; warpgroup: 4, 6, 8, 12
+  int columns = 8;      // per block: narrow and cluster 8, 16, 32; wide 32, 64, 128; warpgroup 128, 256; staged 128
+  int tiles = 1;        // weight tiles per block; cluster: 4; wide: 6; warpgroup: 4, 6, 8, 12; staged: 3, 4, 6, 8
   bool beside = false;  // another kernel occupies all SMs; cluster only
 };
 

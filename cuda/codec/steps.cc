@@ -123,10 +123,10 @@ GemmGeometry Builder::Geometry(int rows, int outputs, int taps, int channels, in
   geometry.dilation = dilation;
   geometry.tiles = outputs / kTileRows;
   geometry.chunks = taps * blocks;
-  geometry.by_chunks_per_tap = Divisor(blocks);
   const GemmCut cut = ChooseCut(args, early_steps_ != 0 && planes_ != Planes::kF32, device_);
   geometry.groups = cut.groups;
   geometry.group_blocks = blocks / cut.groups;
+  geometry.by_group_blocks = Divisor(geometry.group_blocks);
   geometry.segments = cut.segments;
   geometry.by_segments = Divisor(cut.segments);
   return geometry;
