@@ -130,6 +130,7 @@ Result<Needs> EngineNeeds(const Checkpoint& checkpoint, CudaOptions options, int
 Result<std::string> PathOf(const Checkpoint& checkpoint, const CudaOptions& options) {
   if (options.path == FramePath::kGraph) return std::string("graph (QTTS_CUDA_PATH)");
   if (options.products == ManyRowsProducts::kLibrary) return std::string("graph (QTTS_CUDA_PRODUCTS)");
+  if (options.weights == WeightForm::kInt8) return std::string("graph (precision=int8)");
   const DeviceDescription* device = nullptr;
   QTTS_RETURN_IF_CUDA_ERROR(DescribeDevice(&device), "asking for the device");
   const Status status = PersistentFrame::CheckSupport(checkpoint.config(), options.precision, *device);
@@ -141,7 +142,8 @@ int VoicesThatFit(const Needs& needs, const DeviceCapacity& device) {
   return static_cast<int>(std::min<size_t>((device.free_bytes - needs.model_bytes) / needs.voice_bytes, kMostVoices));
 }
 
-Status CheckMemory(const Needs& needs, const DeviceCapacity& device) {
+// `int8`: the needs with precision=int8, or null.
+Status CheckMemory(const Needs& needs, const DeviceCapacity& device, const Needs* int8 = nullptr) {
   if (device.free_bytes >= needs.bytes()) return Status::Ok();
   const int fit = VoicesThatFit(needs, device);
   if (fit > kDefaultVoices) {
@@ -150,11 +152,26 @@ Status CheckMemory(const Needs& needs, const DeviceCapacity& device) {
                                      Gigabytes(device.free_bytes) + " free; choose voices=" + std::to_string(fit) +
                                      " or fewer");
   }
-  return Status::ResourceExhausted("device=cuda: the model needs about " + Gigabytes(needs.bytes()) +
-                                   " of GPU memory, " + device.device + " has " + Gigabytes(device.free_bytes) +
-                                   " free of " + Gigabytes(device.device_bytes) +
-                                   "; close other programs that use it, choose a smaller model or device=cpu" +
-                                   (needs.voices > kDefaultVoices ? ", or fewer voices" : ""));
+  return Status::ResourceExhausted(
+      "device=cuda: the model needs about " + Gigabytes(needs.bytes()) + " of GPU memory, " + device.device + " has " +
+      Gigabytes(device.free_bytes) + " free of " + Gigabytes(device.device_bytes) +
+      "; close other programs that use it, choose " +
+      (int8 != nullptr && device.free_bytes >= int8->bytes()
+           ? "precision=int8 with device=cuda (" + Gigabytes(int8->bytes()) + "), "
+           : "") +
+      "a smaller model or device=cpu" + (needs.voices > kDefaultVoices ? ", or fewer voices" : ""));
+}
+
+// Checks that options.device, the current one, has memory for the engine. If it has not, the error names int8 where
+// that has.
+Status CheckEngineMemory(const Checkpoint& checkpoint, const CudaOptions& options, const DeviceCapacity& device) {
+  QTTS_ASSIGN_OR_RETURN(const Needs needs, EngineNeeds(checkpoint, options, options.max_slots));
+  if (device.free_bytes >= needs.bytes() || options.weights == WeightForm::kInt8) return CheckMemory(needs, device);
+  CudaOptions smaller = options;
+  smaller.precision = Precision::kBF16;
+  smaller.weights = WeightForm::kInt8;
+  const Result<Needs> int8 = EngineNeeds(checkpoint, smaller, options.max_slots);
+  return CheckMemory(needs, device, int8.ok() ? &*int8 : nullptr);
 }
 
 // The first of the devices that `device` allows for which `use` succeeds.
@@ -172,15 +189,14 @@ auto OnDevice(int device, const Use& use) -> decltype(use(device)) {
   return use(devices - 1);
 }
 
-// The first of these devices with memory for what `needs_of`(number) says, which may ask the device, as the current
+// The first of these devices for which `check_needs`(number, capacity) is ok, which may ask the device, as the current
 // one.
-template <typename NeedsOf>
-Result<int> ChooseDeviceFor(int device, const NeedsOf& needs_of) {
+template <typename CheckNeeds>
+Result<int> ChooseDeviceFor(int device, const CheckNeeds& check_needs) {
   return OnDevice(device, [&](int number) -> Result<int> {
     QTTS_RETURN_IF_ERROR(CheckThereIsMemory(number));
     QTTS_ASSIGN_OR_RETURN(const DeviceCapacity capacity, MeasureDevice(number));
-    QTTS_ASSIGN_OR_RETURN(const Needs needs, needs_of(number));
-    QTTS_RETURN_IF_ERROR(CheckMemory(needs, capacity));
+    QTTS_RETURN_IF_ERROR(check_needs(number, capacity));
     return number;
   });
 }
@@ -214,14 +230,15 @@ Result<int> CountDevices() {
 }
 
 Result<int> ChooseDevice(const Checkpoint& checkpoint, const CudaOptions& options) {
-  return ChooseDeviceFor(options.device,
-                         [&](int number) { return EngineNeeds(checkpoint, On(number, options), options.max_slots); });
+  return ChooseDeviceFor(options.device, [&](int number, const DeviceCapacity& capacity) -> Status {
+    return CheckEngineMemory(checkpoint, On(number, options), capacity);
+  });
 }
 
 Result<int> ChooseDecoderDevice(const Checkpoint& checkpoint, CodecPrecision precision, int device) {
-  return ChooseDeviceFor(device, [&](int /*number*/) -> Result<Needs> {
+  return ChooseDeviceFor(device, [&](int /*number*/, const DeviceCapacity& capacity) -> Status {
     QTTS_ASSIGN_OR_RETURN(const size_t bytes, CountDecoderMemory(checkpoint, precision));
-    return Needs{.model_bytes = bytes + kWorkingBytes};
+    return CheckMemory(Needs{.model_bytes = bytes + kWorkingBytes}, capacity);
   });
 }
 

@@ -53,6 +53,7 @@ Result<ManyRowsProducts> ProductsFromEnvironment() {
 CudaOptions BackendOptions(const EngineOptions& options) {
   CudaOptions backend;
   backend.precision = PrecisionOf(options);
+  if (options.precision == qtts::Precision::kInt8) backend.weights = WeightForm::kInt8;
   backend.codec_precision = CodecPrecisionOf(options);
   backend.device = options.gpu;
   backend.max_slots = options.voices;

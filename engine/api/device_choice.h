@@ -23,7 +23,7 @@ Status CheckOptions(const EngineOptions& options, bool cpu_has_bf16 = cpu::HasBF
 // True if only a GPU can serve these options.
 bool NeedsGpu(const EngineOptions& options, bool cpu_has_bf16 = cpu::HasBF16Products());
 
-// True if only the CPU can serve these options. No GPU is tried then.
+// True if the options take the CPU. No GPU is tried then. precision=int8 takes a GPU only where device names it.
 bool NeedsCpu(const EngineOptions& options);
 
 // The options with the GPU as their device if they leave the choice.
