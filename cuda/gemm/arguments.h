@@ -27,7 +27,6 @@ struct GemmArguments {
   const int* live;
   const float* factors;  // of normed rows
   bool x_swizzled, y_swizzled;
-  const void* scales;  // of weights of 8 bits (int8.h)
 };
 
 constexpr bool HasNorm(GemmKind kind) { return kind == GemmKind::kNormStore || kind == GemmKind::kNormGated; }

@@ -42,12 +42,14 @@ class Int8Weights {
  public:
   __device__ __forceinline__ Int8Weights(const GemmArguments& a, const ColumnShare& share, int lane)
       : count_(share.count), lane_(lane) {
-    const int64_t chunk = static_cast<int64_t>(blockIdx.x) * a.chunks + share.begin;
-    codes_ = static_cast<const Codes*>(a.weights) + chunk * 32 + lane;
-    scales_ = static_cast<const Scales*>(a.scales) + (chunk + lane % kTogether) * 8 + lane / kTogether;
+    const int64_t first = static_cast<int64_t>(blockIdx.x) * a.chunks + share.begin;
+    const char* const chunk = static_cast<const char*>(a.weights) + first * kChunkBytes;
+    codes_ = chunk + lane * static_cast<int>(sizeof(Codes));
+    scales_ = chunk + lane % kTogether * kChunkBytes + kHalves * Int8Layout::kCodeBytes +
+              lane / kTogether * static_cast<int>(sizeof(Scales));
 #pragma unroll
     for (int i = 0; i < kAhead; ++i) {
-      if (i < count_) w_[i] = StreamedCodes(codes_ + i * 32);
+      if (i < count_) w_[i] = LoadCodes(i);
     }
 #pragma unroll
     for (int i = 0; i < kAhead; i += kTogether) LoadScales(i, 0);
@@ -65,7 +67,7 @@ class Int8Weights {
 
   // Loads the chunk that comes kAhead after `base` + `i`.
   __device__ __forceinline__ void Refill(int base, int i) {
-    if (base + kAhead + i < count_) w_[i] = StreamedCodes(codes_ + (base + kAhead + i) * 32);
+    if (base + kAhead + i < count_) w_[i] = LoadCodes(base + kAhead + i);
     if (i % kTogether == kTogether - 1) LoadScales(i - (kTogether - 1), base + kAhead);
   }
 
@@ -73,18 +75,23 @@ class Int8Weights {
   static constexpr int kHalves = Shape::kHalves;
   static constexpr int kAhead = Shape::kAhead;
   static constexpr int kTogether = 4;
+  static constexpr int kChunkBytes = kHalves * Int8Layout::kChunkBytes;
   static_assert(kAhead % kTogether == 0);
   using Codes = typename Int8Words<kHalves>::Codes;
   using Scales = typename Int8Words<kHalves>::Scales;
 
+  __device__ __forceinline__ Codes LoadCodes(int chunk) const {
+    return StreamedCodes(reinterpret_cast<const Codes*>(codes_ + chunk * kChunkBytes));
+  }
   // Loads the scales of the four chunks from place `i` on, of chunks from `base` on.
   __device__ __forceinline__ void LoadScales(int i, int base) {
-    s_[i / kTogether] = base + i + lane_ % kTogether < count_ ? __ldg(scales_ + (base + i) * 8) : Scales{};
+    const auto* const scales = reinterpret_cast<const Scales*>(scales_ + (base + i) * kChunkBytes);
+    s_[i / kTogether] = base + i + lane_ % kTogether < count_ ? __ldg(scales) : Scales{};
   }
 
   const int count_, lane_;
-  const Codes* codes_;    // of the lane, at the share's first chunk
-  const Scales* scales_;  // of the lane
+  const char* codes_;   // of the lane, at the share's first chunk
+  const char* scales_;  // the same
   Codes w_[kAhead];
   uint32_t s_[kAhead / kTogether];
 };

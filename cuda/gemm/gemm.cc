@@ -27,24 +27,9 @@ using gemm::RowTile;
 using gemm::WarpgroupTile;
 
 GemmArguments ArgumentsOf(const Matrix& matrix, const GemmRows& r) {
-  return {matrix.data,
-          matrix.bias,
-          matrix.outputs,
-          matrix.columns,
-          matrix.chunks(),
-          r.x,
-          r.x_stride,
-          r.y,
-          r.y_stride,
-          r.rows,
-          r.norm,
-          r.eps,
-          r.live,
-          nullptr,
-          r.x_swizzled,
-          r.y_swizzled,
-          matrix.form == WeightForm::kInt8 ? static_cast<const char*>(matrix.data) + matrix.int8_layout().code_bytes()
-                                           : nullptr};
+  return {matrix.data, matrix.bias, matrix.outputs, matrix.columns, matrix.chunks(), r.x,
+          r.x_stride,  r.y,         r.y_stride,     r.rows,         r.norm,          r.eps,
+          r.live,      nullptr,     r.x_swizzled,   r.y_swizzled};
 }
 
 // Packed weights and plain rows, which most ways read.

@@ -80,38 +80,36 @@ constexpr Int8Unit PackInt8(const int (&codes)[8]) {
   return unit;
 }
 
-// Where a packed matrix has its codes and scales. Codes: [tile][chunk][lane][half of the tile's rows] units of 8 bytes;
-// lane l has columns 8 (l % 4) and on of row l / 4 of the half. Scales behind all codes: [tile][chunk][row % 8][half],
-// 2 bytes each.
+// Where a packed matrix has its codes and scales: [tile][chunk], codes and scales of a chunk one after the other.
+// Codes: [lane][half of the tile's rows] units of 8 bytes; lane l has columns 8 (l % 4) and on of row l / 4 of the
+// half. Scales: [row % 8][half], 2 bytes each.
 struct Int8Layout {
-  static constexpr size_t kUnitBytes = sizeof(Int8Unit);
-  static constexpr size_t kUnitsOfChunk = 32;  // of 8 rows
+  static constexpr int kUnitBytes = sizeof(Int8Unit);
+  static constexpr int kCodeBytes = 32 * kUnitBytes;        // of a chunk of 8 rows
+  static constexpr int kScaleBytes = 8 * sizeof(uint16_t);  // the same
+  static constexpr int kChunkBytes = kCodeBytes + kScaleBytes;
 
   int tiles, halves, chunks;
 
-  constexpr size_t groups() const {
-    return static_cast<size_t>(tiles) * static_cast<size_t>(chunks) * static_cast<size_t>(halves);
+  constexpr size_t bytes() const {
+    return static_cast<size_t>(tiles) * static_cast<size_t>(chunks) * static_cast<size_t>(halves * kChunkBytes);
   }
-  constexpr size_t code_bytes() const { return groups() * kUnitsOfChunk * kUnitBytes; }
-  constexpr size_t bytes() const { return code_bytes() + groups() * 8 * sizeof(uint16_t); }
 
   // Byte of the unit with `column` (a multiple of 8) of weight row `row`, of all tiles' rows.
-  constexpr size_t UnitAt(int64_t row, int column) const {
-    const size_t lane = static_cast<size_t>(row % 8 * 4 + column % kChunk / 8);
-    return (ChunkAt(row, column) * kUnitsOfChunk + lane) * static_cast<size_t>(halves) * kUnitBytes +
-           HalfOf(row) * kUnitBytes;
+  constexpr int64_t UnitAt(int64_t row, int column) const {
+    const int64_t lane = row % 8 * 4 + column % kChunk / 8;
+    return ChunkAt(row, column) + (lane * halves + HalfOf(row)) * kUnitBytes;
   }
   // Byte of the scale of the group with `column` of weight row `row`.
-  constexpr size_t ScaleAt(int64_t row, int column) const {
-    return code_bytes() +
-           ((ChunkAt(row, column) * 8 + static_cast<size_t>(row % 8)) * static_cast<size_t>(halves) + HalfOf(row)) *
-               sizeof(uint16_t);
+  constexpr int64_t ScaleAt(int64_t row, int column) const {
+    return ChunkAt(row, column) + int64_t{kCodeBytes} * halves +
+           (row % 8 * halves + HalfOf(row)) * static_cast<int64_t>(sizeof(uint16_t));
   }
 
  private:
-  constexpr size_t HalfOf(int64_t row) const { return static_cast<size_t>(row / 8 % halves); }
-  constexpr size_t ChunkAt(int64_t row, int column) const {
-    return static_cast<size_t>(row / (8 * halves)) * static_cast<size_t>(chunks) + static_cast<size_t>(column / kChunk);
+  constexpr int64_t HalfOf(int64_t row) const { return row / 8 % halves; }
+  constexpr int64_t ChunkAt(int64_t row, int column) const {
+    return (row / (8 * halves) * chunks + column / kChunk) * halves * kChunkBytes;
   }
 };
 
