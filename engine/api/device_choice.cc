@@ -139,7 +139,9 @@ std::string NoteCpuInstead(const Status& status) {
 
 void LogCpuChoice(const EngineOptions& options) {
   if (options.device == Device::kCpu || !LogEnabled(LogLevel::kInfo)) return;
-  Log(LogLevel::kInfo, "using the CPU: " + Setting(options.precision) + " takes it");
+  const bool is_int8 = options.precision == Precision::kInt8;
+  Log(LogLevel::kInfo, "using the CPU: " + Setting(options.precision) +
+                           (is_int8 ? " takes a GPU only with " + Setting(kGpu) : " is CPU arithmetic"));
 }
 
 }  // namespace qtts
