@@ -19,6 +19,7 @@
 #include "cpu/predictor.h"
 #include "cpu/talker.h"
 #include "cpu/weight_packer.h"
+#include "gpu/int8_values.h"
 #include "prompt/prompt.h"
 #include "sampling/sampler.h"
 #include "text/text_feed.h"
@@ -153,10 +154,22 @@ class Model {
 // Quantised weights as F32: the error of the weights alone.
 class Rounded {
  public:
+  // In the CPU's groups.
   explicit Rounded(CodeBits bits) : bits_(bits) {}
+  // 8 bits in the GPU's groups.
+  Rounded() : as_gpu_(true) {}
 
   void Round(TensorView* tensor) {
     const MatrixView w = MatrixOf(*tensor);
+    if (as_gpu_) {
+      auto values = std::make_unique<std::vector<float>>(static_cast<size_t>(w.rows * w.cols));
+      ToFloat(w.dtype, w.data, w.rows * w.cols, values->data());
+      testing::RoundToInt8(w.rows, w.cols, values->data());
+      tensor->dtype = DType::kF32;
+      tensor->data = values->data();
+      values_.push_back(std::move(values));
+      return;
+    }
     QuantizedView view;
     view.bits = bits_;
     view.rows = w.rows;
@@ -190,6 +203,15 @@ class Rounded {
     tensor->data = values->data();
     values_.push_back(std::move(values));
   }
+  void RoundAll(TalkerWeights* talker, PredictorWeights* predictor) {
+    for (TransformerWeights* weights : {&talker->transformer, &predictor->transformer}) {
+      RoundAttention(weights, 0, weights->layers.size());
+      RoundMlp(weights, 0, weights->layers.size());
+    }
+    Round(&talker->codec_head);
+    for (TensorView& head : predictor->heads) Round(&head);
+    if (predictor->input_projection.has_value()) Round(&predictor->input_projection->weight);
+  }
   void RoundAttention(TransformerWeights* weights, size_t begin, size_t end) {
     for (size_t i = begin; i < end; ++i) {
       TransformerLayerWeights& layer = weights->layers[i];
@@ -204,7 +226,8 @@ class Rounded {
   }
 
  private:
-  const CodeBits bits_;
+  const CodeBits bits_ = CodeBits::k8;
+  const bool as_gpu_ = false;
   std::vector<std::unique_ptr<std::vector<float>>> values_;
 };
 
@@ -264,6 +287,15 @@ int main(int argc, char** argv) {
        {Whole{"bf16", Arithmetic::kBF16}, Whole{"int8", Arithmetic::kInt8}, Whole{"int4", Arithmetic::kInt4}}) {
     if (whole.arithmetic == Arithmetic::kBF16 && !HasBF16Products()) continue;
     Print(whole.name, reference, run(talker, predictor, whole.arithmetic));
+  }
+  for (const Whole& whole :
+       {Whole{"int8 on a GPU", Arithmetic::kBF16}, Whole{"int8 on a GPU, weights", Arithmetic::kF32}}) {
+    if (whole.arithmetic == Arithmetic::kBF16 && !HasBF16Products()) continue;
+    Rounded rounded;
+    TalkerWeights t = talker;
+    PredictorWeights p = predictor;
+    rounded.RoundAll(&t, &p);
+    Print(whole.name, reference, run(t, p, whole.arithmetic));
   }
   for (const CodeBits bits : {CodeBits::k8, CodeBits::k4}) {
     const std::string prefix = bits == CodeBits::k8 ? "8 bits, " : "4 bits, ";
