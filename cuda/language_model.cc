@@ -46,6 +46,9 @@ Status LanguageModel::Load(const Checkpoint& checkpoint, const CudaOptions& opti
   QTTS_RETURN_IF_CUDA_ERROR(DescribeDevice(&device), "asking for the device");
   const bool overlap = options.overlap && device->CanOverlap();
   QTTS_ASSIGN_OR_RETURN(numbers_, NumbersOfDevice());
+  if (options.pace.has_value()) {
+    numbers_.persistent = {.narrow_talker = *options.pace, .wide_talker = *options.pace, .predictor = *options.pace};
+  }
   QTTS_RETURN_IF_ERROR(ChooseManyRows(options));
   plan_ = Plan(options.max_slots, checkpoint.config(), numbers_);
   if (options.prompt_rows.has_value()) {
