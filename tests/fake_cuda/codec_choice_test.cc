@@ -37,9 +37,9 @@ struct KernelTimes {
   // this chunk alone.
   double warpgroup_chunk = 0.26, warpgroup_tile = 10, warpgroup_residual = 4, warpgroup_kernel = 5;
   double warpgroup_stream = 0.15;
-  // A whole tile of 128 columns and 6 weight tiles, by an estimate of shared memory and instructions: a chunk's products
-  // for one pair of planes, the latency of a chunk, finishing a column, what it takes longer with residuals, and what a
-  // block takes besides.
+  // A whole tile of 128 columns and 6 weight tiles, by an estimate of shared memory and instructions: a chunk's
+  // products for one pair of planes, the latency of a chunk, finishing a column, what it takes longer with residuals,
+  // and what a block takes besides.
   double staged_products = 0.2, staged_latency = 0.3, staged_column = 0.02, staged_residual = 0.02, staged_block = 1.5;
   // A narrow block: a chunk's products of 8 columns and one tile, the latency of a chunk, bytes loaded in a us; what
   // it takes besides, and where another block had its place before.
