@@ -11,7 +11,7 @@
 // Products of many columns by the matrix instruction of a warp, for devices without warpgroups' (`wgmma`). A block
 // multiplies whole tiles of 128 columns. Its threads copy operands into two rings in shared memory: stages, each with
 // the weights of a chunk, and slots, each with a channel block of the tile's columns, which all taps of a convolution
-// read, moved by their lag. So a column is copied once for all taps.
+// read, moved by their lag: a column is copied once for all taps.
 //
 // A warp has 32 columns and 48 or 64 weight rows. Both operands lie in shared memory as the lanes load them, 16 bytes
 // each (UnitFragment), so neither needs ldmatrix or a swizzle.
@@ -372,8 +372,8 @@ __global__ void __launch_bounds__(Shape::kThreads, StagedBlocksOfSm(Shape::kTile
   int at[Shape::kWarpColumnTiles];
 #pragma unroll
   for (int j = 0; j < Shape::kWarpColumnTiles; ++j) {
-    at[j] = StagedOffset(a, t.plan.halo, first_column, first_stream, warp_column + j * SumFragment::kColumns + lane / 4,
-                         lane);
+    at[j] = StagedOffset(a, t.plan.halo, first_column, first_stream,
+                         warp_column + j * SumFragment::kColumns + UnitFragment::Row(lane), lane);
   }
 
   WarpSums<Shape> sums;

@@ -6,6 +6,7 @@
 
 #include "codec/epilogue.cuh"
 #include "codec/staging.h"
+#include "runtime/fragment.h"
 
 // Where the columns that a kernel stages lie in global memory (staging.h).
 namespace qtts::cuda::codec {
@@ -45,7 +46,7 @@ __device__ __forceinline__ void PlaceStaged(const GemmArgs& a, int halo, int sta
 __device__ __forceinline__ int StagedOffset(const GemmArgs& a, int halo, int first_column, int first_stream, int row,
                                             int lane) {
   const int stream = Divide(first_column + row, a.x.by_rows) - first_stream;
-  return (row + (stream + 1) * halo) * kRowBytes + lane % 4 * 16;
+  return (row + (stream + 1) * halo) * kRowBytes + UnitFragment::Column(lane) * 2;
 }
 
 }  // namespace qtts::cuda::codec

@@ -16,10 +16,10 @@ inline constexpr int kStagedColumns = 128;           // of a tile
 inline constexpr int kStagedTiles[] = {3, 4, 6, 8};  // weight tiles of a block
 inline constexpr int kMaxStagedStages = 4;
 
-// Blocks that an SM has at a time. One block's epilogue runs beside the other one's products. A block of more weight
-// tiles has the SM to itself: it copies each column for more of them.
+// Returns the blocks that an SM has at a time. One block's epilogue runs beside the other one's products. A block of
+// more weight tiles has the SM to itself: it copies each column for more of them.
 constexpr int StagedBlocksOfSm(int tiles) { return tiles <= 4 ? 2 : 1; }
-// Bytes of a stage.
+// Returns the bytes of a stage.
 constexpr int StagedStageBytes(int tiles, int planes) { return tiles * planes * kTileRows * kChannelBlock * 2; }
 
 // Sizes of a kernel.

@@ -22,17 +22,17 @@ Staging StagingOf(const GemmGeometry& geometry, int rows, int columns) {
 }
 
 int SlotsAhead(int taps, int group_blocks, int ahead) {
-  // Of a chunk, the channel block that it reads, counted over the groups.
+  // The channel block that a chunk reads, counted over the groups.
   const auto block_of = [&](int chunk) {
     const int of_group = taps * group_blocks;
     return chunk / of_group * group_blocks + chunk % of_group % group_blocks;
   };
   const auto is_last_tap = [&](int chunk) { return chunk / group_blocks % taps == taps - 1; };
   int slots = 0;
-  int first = 0;  // block that a chunk not yet multiplied reads
+  int first = 0;  // the oldest block that some tap has not read
   // The pattern repeats with each group.
   for (int chunk = 0; chunk < 2 * taps * group_blocks + ahead; ++chunk) {
-    int last = 0;  // block that has been asked for
+    int last = 0;  // the newest block whose copy has been started
     for (int i = chunk; i <= chunk + ahead; ++i) last = std::max(last, block_of(i));
     slots = std::max(slots, last - first + 1);
     if (is_last_tap(chunk)) ++first;

@@ -61,7 +61,7 @@ int64_t Builder::Remember(size_t bytes) {
 
 void* Builder::NextOperand() {
   void* const operand = operands_[next_operand_];
-  next_operand_ = (next_operand_ + 1) % static_cast<int>(std::size(operands_));
+  next_operand_ = (next_operand_ + 1) % operands_.size();
   return operand;
 }
 
@@ -569,6 +569,7 @@ Status Builder::Build() {
   hidden_ = packer_.Keep<float>(static_cast<size_t>(PadChannels(config_.transformer.hidden_size)) *
                                 static_cast<size_t>(max_batch_));
   residual_ = packer_.Keep<float>(widest);
+  operands_.resize(device_.warpgroups ? 3 : 2);
   for (void*& operand : operands_) operand = packer_.Keep<float>(widest);  // as F32 or two F16 planes
   Source x = PreTransformer(Dequantization());
   latent_steps_ = steps_.size();

@@ -12,6 +12,7 @@
 #include "codec/warpgroup_plan.h"
 #include "runtime/async_copy.cuh"
 #include "runtime/barrier.cuh"
+#include "runtime/fragment.h"
 #include "runtime/matrix_operand.h"
 #include "runtime/warpgroup.cuh"
 
@@ -157,7 +158,8 @@ struct Products {
     for (int i = 0; i < kRowTiles; ++i) {
 #pragma unroll
       for (int h = 0; h < 2; ++h) {
-        at[i][h] = StagedOffset(a, t.halo, first_column, first_stream, first_row + i * 64 + h * 8 + lane / 4, lane);
+        at[i][h] =
+            StagedOffset(a, t.halo, first_column, first_stream, first_row + i * 64 + LeftFragment::Row(lane, h), lane);
       }
     }
   }

@@ -18,7 +18,7 @@ inline constexpr int kMaxStages = 6;
 
 constexpr int TileColumns(int row_tiles) { return 128 * row_tiles; }
 constexpr int StageBytes(int outputs) { return outputs * 128; }
-// Chunks of a stage of weights: rows of 128 bytes are one chunk of two planes, or two of one.
+// Returns the chunks of a stage of weights: rows of 128 bytes are one chunk of two planes, or two of one.
 constexpr int StageChunks(int planes) { return 2 / planes; }
 
 // How a kernel of warpgroups goes through the columns of a product.
@@ -31,11 +31,11 @@ struct WarpgroupPlan {
   int32_t taps = 1;    // taps that columns are copied for, one after the other
 };
 
-// The plan of a kernel with tiles of 128 `row_tiles` columns and stages of `outputs` weight rows, whose other things in
-// shared memory take `extras` bytes.
+// Returns the plan of a kernel with tiles of 128 `row_tiles` columns and stages of `outputs` weight rows, whose other
+// things in shared memory take `extras` bytes.
 WarpgroupPlan PlanWarpgroups(const GemmArgs& gemm, int outputs, int row_tiles, size_t extras,
                              const DeviceTraits& device);
-// Bytes of shared memory of a block.
+// Returns the bytes of shared memory of a block.
 size_t SharedBytes(const WarpgroupPlan& plan, int outputs, int planes, size_t extras);
 
 }  // namespace qtts::cuda::codec
