@@ -56,7 +56,7 @@ struct SamplingNumbers {
   int64_t rows_of_many_threads = 0;
 };
 
-// How the persistent kernel streams weights, in pieces (WeightPace in paths/persistent/frame_kernel.h).
+// How the persistent kernel streams weights, in units of 16 KiB (WeightPace in paths/persistent/frame_kernel.h).
 struct PaceNumbers {
   int in_flight = 0;
   int ahead = 0;

@@ -119,9 +119,12 @@ class RingWriter {
  public:
   // `stop` (shared memory): no more pieces will be read.
   __device__ RingWriter(RingBarriers* barriers, char* memory, int slots, const volatile unsigned* stop)
-      : barriers_(barriers), memory_(memory), head_(slots), tail_(slots), stop_(stop) {}
+      : barriers_(barriers), memory_(memory), slots_(slots), head_(slots), tail_(slots), stop_(stop) {}
 
-  __device__ void SetPace(const WeightPace& pace) { in_flight_ = pace.in_flight * (kPaceBytes / kPieceBytes); }
+  // A piece has landed before the next one is copied to its slot: Land() tells phases apart by their parity.
+  __device__ void SetPace(const WeightPace& pace) {
+    in_flight_ = min(pace.in_flight * (kPaceBytes / kPieceBytes), slots_);
+  }
 
   // Sends `bytes` (a multiple of 16) on.
   __device__ __forceinline__ void Send(const char* source, int bytes) {
@@ -154,6 +157,7 @@ class RingWriter {
 
   RingBarriers* barriers_;
   char* memory_;
+  int slots_;
   RingCursor head_, tail_;
   const volatile unsigned* stop_;
   Copies copies_;
