@@ -39,7 +39,7 @@ class WeightStore {
   Arena* memory() { return &memory_; }
   Arena* staging() { return &staging_; }
 
-  // Not initialised.
+  // Allocates an array, not initialised.
   template <typename T>
   T* Allocate(Arena* arena, size_t count) {
     if (failed()) return nullptr;
@@ -53,7 +53,7 @@ class WeightStore {
     if (!failed()) Check(EnqueueClear(data, count * sizeof(T), stream_));
     return data;
   }
-  // From host memory: pageable, so it is read before the call returns.
+  // Copies from host memory: pageable, so it is read before the call returns.
   void Upload(void* to, const void* from, size_t bytes) {
     if (!failed()) Check(EnqueueCopy(to, from, bytes, cudaMemcpyHostToDevice, stream_));
   }
