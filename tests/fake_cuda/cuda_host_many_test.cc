@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "backend/device_module.h"
 #include "codec/codec.h"
 #include "cuda_host_fixture.h"
 #include "device_choice.h"

@@ -17,10 +17,7 @@ namespace {
 // All that an application observes of a run, one line each, without measured times.
 class Scene : public Speak {
  public:
-  explicit Scene(guint parallel, const std::string& properties = "")
-      : Speak("parallel=" + std::to_string(parallel) + " " + properties) {
-    g_random_set_seed(7);  // seeds drawn by the element
-  }
+  explicit Scene(guint parallel, const std::string& properties = "") : Speak(Seeded(parallel, properties)) {}
 
   // Waits for the messages of `count` more finished utterances.
   void AwaitFinished(int count) {
@@ -69,6 +66,11 @@ class Scene : public Speak {
   }
 
  private:
+  // The properties of an element that draws the same seeds as each other one.
+  static std::string Seeded(guint parallel, const std::string& properties) {
+    g_random_set_seed(7);
+    return "parallel=" + std::to_string(parallel) + " " + properties;
+  }
   void Note(Owned<GstMessage> message) {
     std::string line = gst_message_type_get_name(GST_MESSAGE_TYPE(message.get()));
     if ((GST_MESSAGE_TYPE(message.get()) & (GST_MESSAGE_WARNING | GST_MESSAGE_ERROR)) != 0) {
