@@ -52,7 +52,7 @@ TEST(FrameDeal, BlocksAreAPowerOfTwo) {
   EXPECT_EQ(PersistentBlocks(170), 128);
 }
 
-// Of every product but the heads'.
+// Every product but the heads'.
 TEST(FrameDeal, EveryBlockHasAsManyTiles) {
   for (const int blocks : kBlockNumbers) {
     for (const int hidden : cuda::kPersistentTalkerWidths) {
@@ -63,7 +63,7 @@ TEST(FrameDeal, EveryBlockHasAsManyTiles) {
   }
 }
 
-// Who attends to what in a pass, as Block::BeginPass() deals it: (head, sequence, split) to the block.
+// Shares of attention in a pass, as Block::BeginPass() deals them: (head, sequence, split) to the block.
 using Dealt = std::map<std::tuple<int, int, int>, int>;
 
 Dealt Deal(const AttentionDeal& deal, int splits, bool folded, int rows) {

@@ -15,7 +15,7 @@
 #include "paths/persistent/words.cuh"
 
 // Every thread block runs the same sequence of phases: for each layer the products QKV, attention, O, gate and up,
-// down; between passes the heads and the sampling. Of `blocks` blocks, one owns every blocks-th tile of each product.
+// down; between passes the heads and the sampling. One of `blocks` blocks owns every blocks-th tile of each product.
 // It streams its weights through the ring, waits for the words that the phase needs, and publishes its outputs as words
 // of a new epoch.
 //
@@ -168,7 +168,7 @@ class Block {
   static __device__ __forceinline__ int OwnRow(int i) {
     return i / 8 % kRows;
   }
-  // That element, which only its thread uses, from a pass's begin to its end.
+  // Returns that element, which only its thread uses, from a pass's begin to its end.
   template <int kHidden, int kRows>
   __device__ __forceinline__ float Own(int round) const;
   template <int kHidden, int kRows>
