@@ -153,12 +153,12 @@ struct FrameKernelForm {
   RingCopies copies = RingCopies::kAsync;
 };
 
-// Bytes of dynamic shared memory of a block of the form.
+// Returns the bytes of dynamic shared memory of a block of the form.
 size_t FrameKernelBytes(const FrameKernelForm& form);
-// Slots that the form needs at least.
+// Returns the slots that the form needs at least.
 int MinRingSlots(const FrameKernelForm& form);
-// The form for a card of so many SMs and so much shared memory of a block, with all its members set; blocks: 0 if there
-// is none.
+// Returns the form for a card of so many SMs and so much shared memory of a block, with all its members set; blocks: 0
+// if there is none.
 FrameKernelForm ChooseForm(int talker_hidden, int rows, RingCopies copies, int processors, size_t shared_limit);
 // Prepares the form's kernel. Sets the number of its thread blocks that fit one SM.
 cudaError_t PrepareFrameKernel(const FrameKernelForm& form, int* blocks_per_processor);

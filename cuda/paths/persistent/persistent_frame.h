@@ -31,25 +31,26 @@ class PersistentFrame : public FrameComputation {
   // Polls before a wait is given up: seconds.
   static constexpr unsigned kPatience = 1U << 23;
 
-  // kUnsupported, with the reason, if device or model do not support it.
+  // Creates the path. kUnsupported, with the reason, if device or model do not support it.
   static Result<std::unique_ptr<PersistentFrame>> Create(const Network& network, const FrameBuffers& buffers,
                                                          const PersistentNumbers& numbers, unsigned patience,
                                                          cudaStream_t stream);
 
-  // kUnsupported, with the reason, if the kernel cannot be used for the model on the device; without loading it.
+  // Returns kUnsupported, with the reason, if the kernel cannot be used for the model on the device; without loading
+  // it.
   static Status CheckSupport(const ModelConfig& config, Precision precision, const DeviceDescription& device);
-  // The same of the device alone.
+  // Returns the same of the device alone.
   static Status CheckDevice(const DeviceDescription& device);
-  // The kernel's form for so many rows on the device; blocks: 0 if an SM has too little shared memory for them.
+  // Returns the kernel's form for so many rows on the device; blocks: 0 if an SM has too little shared memory for them.
   static FrameKernelForm FormOf(int talker_hidden, int rows, const DeviceDescription& device);
 
   bool Covers(int rows, int splits) const override;
   Status Enqueue(FrameStart start, int rows, int splits) const override;
   bool overlaps() const override { return false; }
-  // Pass to EndFrame(), so that epochs can restart.
+  // Returns the words to pass to EndFrame(), so that epochs can restart.
   EpochWords epoch_words() const;
 
-  // Not ok after a wait was given up. All results since then are invalid.
+  // Returns a status that is not ok after a wait was given up. All results since then are invalid.
   Status Health() const;
   size_t bytes() const { return words_.bytes() + tables_.bytes() + cache_.bytes() + candidates_.bytes(); }
 
@@ -60,7 +61,7 @@ class PersistentFrame : public FrameComputation {
   void Describe(const Network& network, const FrameBuffers& buffers);
   Status AllocateTables(const Network& network);
   Status PrepareKernels(const DeviceDescription& device);
-  // Null if the kernel has no form for so many rows.
+  // Returns the form; null if the kernel has no form for so many rows.
   const FrameKernelForm* FindForm(int rows) const;
   Status AllocateWords();
 
