@@ -132,7 +132,7 @@ __device__ __forceinline__ void PlaceConstants(const GemmArgs& a, int first_tile
   }
 }
 
-// Four neighbouring residuals; zeros where there are none.
+// Returns four neighbouring residuals; zeros where there are none.
 __device__ __forceinline__ float4 ResidualAt(const GemmArgs& a, int column, int m) {
   if (a.epilogue.residual == nullptr || column >= a.geometry.columns || m >= a.geometry.tiles * kTileRows)
     return {0, 0, 0, 0};
@@ -140,7 +140,7 @@ __device__ __forceinline__ float4 ResidualAt(const GemmArgs& a, int column, int 
   return __ldcg(reinterpret_cast<const float4*>(a.epilogue.residual + at));
 }
 
-// The residual that the calling thread needs first in Finish().
+// Returns the residual that the calling thread needs first in Finish().
 __device__ __forceinline__ float4 FirstResidual(const GemmArgs& a, int first_tile, int first_column) {
   const int e = static_cast<int>(threadIdx.x);
   const int n = Divide(e, a.geometry.by_quads);

@@ -31,7 +31,7 @@ namespace qtts::cuda::codec {
 inline constexpr int kConsumers = 8;  // warps
 inline constexpr int kConsumerThreads = kConsumers * 32;
 inline constexpr int kThreads = kConsumerThreads + 128;
-// Weight tiles of a warp's accumulators that go through shared memory at a time.
+// Returns the weight tiles of a warp's accumulators that go through shared memory at a time.
 constexpr int PieceTiles(int outputs) { return outputs % 96 == 0 ? 6 : 4; }
 inline constexpr int kMaxPieceTiles = 6;
 inline constexpr int kPieceColumns = 8;
@@ -69,7 +69,7 @@ struct Barriers {
     return first + static_cast<uint32_t>((2 * kMaxSlots + kMaxStages + i) * 8);
   }
 
-  // By one thread.
+  // Initializes the barriers, by one thread.
   __device__ __forceinline__ void Initialize(const WarpgroupPlan& t) const {
     for (int i = 0; i < t.slots; ++i) {
       InitializeBarrier(slot_full(i), kCopyThreads);
@@ -211,7 +211,7 @@ struct Products {
   int plane_bytes;
 };
 
-// The first of a consumer warp's columns of a tile.
+// Returns the first of a consumer warp's columns of a tile.
 template <int kRowTiles>
 __device__ __forceinline__ int FirstRow(int warp) {
   return warp / 4 * (64 * kRowTiles) + warp % 4 * 16;
@@ -331,7 +331,7 @@ class TileEnd {
     LoadResiduals(a, 0);
   }
 
-  // `normalise`: a factor for each of the tile's columns, for ends that have one.
+  // Finishes a tile. `normalise`: a factor for each of the tile's columns, for ends that have one.
   template <typename Memory, typename ConstantsOf>
   __device__ __forceinline__ void Finish(const GemmArgs& a, Memory& m, const ConstantsOf& constants, int warp,
                                          const float* normalise, const float (&sums)[kRowTiles][kOutputs / 2]) {
@@ -382,7 +382,7 @@ class TileEnd {
   static constexpr int kTurns = kPieces * kTurnsOfPiece;
   using Residuals = float4[kColumns][kTogether];
 
-  // The c-th of the lane's columns of a turn, and its first tile there.
+  // Returns the c-th of the lane's columns of a turn, and its first tile there.
   __device__ __forceinline__ int Row(int turn, int c) const {
     const int piece = turn / kTurnsOfPiece;
     return first_row_ + piece / (2 * kPiecesPerColumn) * 64 + piece / kPiecesPerColumn % 2 * 8 +

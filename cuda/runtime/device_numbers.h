@@ -113,8 +113,8 @@ inline constexpr DeviceNumbers kH200Numbers = {
     .codec = {.table = CodecTable::kHopper, .few_streams = 8, .some_streams = 64, .processors_of_some = 99},
 };
 
-// The table for the card with this name (cudaDeviceProp::name) and number of SMs. An unknown card gets the H200's,
-// except for values that count its SMs or depend on its memory, so that no choice is far off.
+// Returns the table for the card with this name (cudaDeviceProp::name) and number of SMs. An unknown card gets the
+// H200's, except for values that count its SMs or depend on its memory, so that no choice is far off.
 DeviceNumbers NumbersOf(const char* card, int processors);
 
 }  // namespace qtts::cuda

@@ -37,7 +37,7 @@ struct RingBarriers {
   unsigned sent;  // pieces whose copies have begun, counted and looked at by atomic operations
 };
 
-// By one thread, before the block's first barrier. `readers` warps give every piece back.
+// Initializes the ring: by one thread, before the block's first barrier. `readers` warps give every piece back.
 __device__ __forceinline__ void InitializeRing(RingBarriers* barriers, int slots, int readers) {
   for (int i = 0; i < slots; ++i) {
     asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(SharedAddress(&barriers->full[i])),
@@ -87,7 +87,7 @@ class RingReader {
     }
     __syncwarp();
   }
-  // The i-th of them.
+  // Returns the i-th of them.
   __device__ __forceinline__ const char* Piece(int i) const {
     const int slot = slot_ + i;
     return memory_ + (slot >= slots_ ? slot - slots_ : slot) * kPieceBytes;
@@ -142,7 +142,7 @@ class RingWriter {
     }
   }
 
-  // The block's memory may be given up only after this.
+  // Drains the ring. The block's memory may be given up only after this.
   __device__ void Drain() {
     while (flying_ > 0) Land();
   }
