@@ -14,7 +14,7 @@ namespace gstqtts {
 namespace {
 
 // No count in a file is larger; sums and products of a few stay below 2^63.
-constexpr uint64_t kMostTicks = uint64_t{1} << 40;
+constexpr uint64_t kMaxTicks = uint64_t{1} << 40;
 
 std::string BigEndian(uint64_t value, size_t size) {
   std::string bytes(size, '\0');
@@ -112,9 +112,9 @@ std::optional<Packets> ReadPackets(Mp4Part stts) {
     const uint64_t length = BigEndianNumber(stts.bytes, static_cast<size_t>(12 + 8 * i), 4);
     if (i == 0) packets.first = length;
     packets.count += count;
-    if (count * length > kMostTicks) return std::nullopt;
+    if (count * length > kMaxTicks) return std::nullopt;
     packets.total += count * length;
-    if (packets.total > kMostTicks) return std::nullopt;
+    if (packets.total > kMaxTicks) return std::nullopt;
   }
   return packets;
 }
@@ -137,7 +137,7 @@ std::optional<Edit> ReadEdit(Mp4Part elst) {
     const Edit here{BigEndianNumber(elst.bytes, at, half), BigEndianNumber(elst.bytes, at + half, half)};
     if (here.begin == none) continue;  // a wait before the sound
     if (edit || BigEndianNumber(elst.bytes, at + 2 * half, 4) != 0x10000) return std::nullopt;
-    if (here.begin > kMostTicks || here.duration > kMostTicks) return std::nullopt;
+    if (here.begin > kMaxTicks || here.duration > kMaxTicks) return std::nullopt;
     edit = here;
   }
   return edit;
@@ -162,7 +162,7 @@ std::optional<Valid> ReadItunesTag(Mp4Part moov) {
     for (uint64_t& number : numbers) {
       char* end = nullptr;
       number = std::strtoull(next, &end, 16);
-      if (end == next || number > kMostTicks) return std::nullopt;
+      if (end == next || number > kMaxTicks) return std::nullopt;
       next = end;
     }
     if (numbers[3] > 0) return Valid{numbers[1], numbers[3]};
@@ -201,7 +201,7 @@ std::optional<Gapless> ReadMp4(const RecordingFile& file) {
     const auto ticks = std::ceil(static_cast<double>(edit->duration) * static_cast<double>(media.rate) /
                                  static_cast<double>(movie.rate));
     gapless.begin = edit->begin;
-    gapless.end = edit->duration == 0 ? kMostTicks : edit->begin + static_cast<uint64_t>(ticks);
+    gapless.end = edit->duration == 0 ? kMaxTicks : edit->begin + static_cast<uint64_t>(ticks);
     if (packets->total > 0) gapless.end = std::min(gapless.end, packets->total);
   }
   if (gapless.end <= gapless.begin || (gapless.begin == 0 && gapless.end == packets->total)) return std::nullopt;

@@ -26,7 +26,7 @@ constexpr float kDigit = 0.25F;       // read as a word
 constexpr float kSentenceEnd = 0.4F;  // the pause after it
 constexpr float kPause = 0.2F;
 
-constexpr double kMostPace = 3.0;  // slower or faster than this is no pace but a mistake
+constexpr double kMaxPace = 3.0;  // slower or faster than this is no pace but a mistake
 
 float UsualDuration(UChar32 c) {
   if (u_isdigit(c)) return kDigit;
@@ -98,7 +98,7 @@ void TextPosition::Anchor(size_t written, double seconds) {
 }
 
 void TextPosition::SetLength(double seconds) {
-  if (usual_seconds_ > 0) pace_ = std::clamp(seconds / usual_seconds_, 1 / kMostPace, kMostPace);
+  if (usual_seconds_ > 0) pace_ = std::clamp(seconds / usual_seconds_, 1 / kMaxPace, kMaxPace);
 }
 
 // Returns the duration of the spoken characters [begin, end).
@@ -180,7 +180,7 @@ void Pace::Learn(double usual_seconds, double seconds) {
   constexpr double kShortestText = 1.0;  // seconds; shorter ones are mostly silence
   constexpr double kLastWeight = 0.5;
   if (usual_seconds < kShortestText || seconds < kShortestText) return;
-  value_ += kLastWeight * (std::clamp(seconds / usual_seconds, 1 / kMostPace, kMostPace) - value_);
+  value_ += kLastWeight * (std::clamp(seconds / usual_seconds, 1 / kMaxPace, kMaxPace) - value_);
 }
 
 }  // namespace gstqtts

@@ -12,7 +12,7 @@
 
 namespace gstqtts {
 
-// When a property may change.
+// Time at which a property may change.
 enum class Change {
   kReady,     // in NULL and READY
   kPlaying,   // in any state

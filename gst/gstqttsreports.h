@@ -29,7 +29,7 @@ namespace gstqtts {
 class Reports {
  public:
   using Reporter = std::function<void(const Report&)>;
-  // Keeps the Reports alive while the pool reports.
+  // Owner that keeps the Reports alive while the pool reports.
   using Keeper = std::function<std::shared_ptr<void>()>;
 
   // `on_told` is called after a thread has delivered its reports.

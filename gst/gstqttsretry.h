@@ -24,7 +24,7 @@ uint64_t MixBits(uint64_t number);
 // Returns the seed of the `attempt`-th repetition of an utterance whose first seed is `seed`; attempt 0: `seed` itself.
 uint64_t SeedOfAttempt(uint64_t seed, int attempt);
 
-// How the stream of an utterance has ended.
+// End of the stream of an utterance.
 struct SpeechEnd {
   qtts::EndReason reason = qtts::EndReason::kError;
   qtts::Status status;

@@ -101,8 +101,8 @@ enum class IdleMode { kAuto, kEos, kWait, kSilence };
 // Meaning of timestamps of text.
 enum class TextTiming { kIgnore, kStart, kShift, kClip, kCompress };
 
-// Whether the silence at the beginning of utterances is cut. The values of false and true are those of a boolean, which
-// applications may set.
+// Choice whether the silence at the beginning of utterances is cut. The values of false and true are those of a
+// boolean, which applications may set.
 enum class TrimSilence {
   kNever = 0,
   kAlways = 1,

@@ -14,7 +14,7 @@
 
 namespace gstqtts {
 
-// Samples [begin, end) of the sound of an utterance, as the engine made it, are heard in `samples` samples.
+// Span of sound: samples [begin, end) of an utterance, as the engine made it, are heard in `samples` samples.
 struct SoundSpan {
   double begin = 0;
   double end = 0;

@@ -19,8 +19,8 @@ struct Moment {
   uint64_t time = 0;  // a buffer's timestamp, in the segment of the sound
 };
 
-// Where the sound of an utterance has left the element: maps a time within the utterance's sound, as the engine made
-// it, to the moment at which it is heard. The beginning and silences may have been cut out, the rate may have been
+// Map of where the sound of an utterance has left the element: maps a time within the utterance's sound, as the engine
+// made it, to the moment at which it is heard. The beginning and silences may have been cut out, the rate may have been
 // changed, and in live streams late frames leave gaps.
 //
 // Owned by one utterance. Not thread-safe.
@@ -108,8 +108,8 @@ class WordTrack {
   bool held_ = false;  // the last word
 };
 
-// How far words are known before the sound leaves the element. A stream of text that comes as far as its sound, or
-// less, can stop a pipeline for ever: a muxer keeps the sound until the video comes, and textoverlay the video until
+// Extent to which words are known before the sound leaves the element. A stream of text that comes as far as its sound,
+// or less, can stop a pipeline for ever: a muxer keeps the sound until the video comes, and textoverlay the video until
 // the text does.
 enum class TextAhead {
   kNone,       // as far as the engine is ahead: live sound does not wait

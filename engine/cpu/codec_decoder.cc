@@ -13,7 +13,7 @@ namespace {
 
 // Frames per chunk: enough to amortise the reads of the weights, few enough to keep scratch small.
 constexpr int64_t kChunkFrames = 8;
-constexpr float kLeastUsage = 1e-5F;
+constexpr float kMinUsage = 1e-5F;
 constexpr float kLayerNormEps = 1e-6F;
 constexpr float kSnakeEps = 1e-9F;
 
@@ -291,7 +291,7 @@ void CodecDecoder::Dequantize(std::span<const int32_t> codes, float* y) {
     for (size_t group = 0; group < groups; ++group) {
       const int32_t code = codes[static_cast<size_t>(t) * groups + group];
       LookUp(codebooks_[group].sums, code, codeword.data());
-      const float usage = std::max(codebooks_[group].usage[static_cast<size_t>(code)], kLeastUsage);
+      const float usage = std::max(codebooks_[group].usage[static_cast<size_t>(code)], kMinUsage);
       for (float& value : codeword) value /= usage;
       if (group == 0) {
         std::copy(codeword.begin(), codeword.end(), semantic + t * dim);

@@ -20,7 +20,7 @@ namespace {
 namespace fs = std::filesystem;
 
 // Maximum size of the affinity mask asked for, in CPUs.
-constexpr size_t kMostProcessors = size_t{1} << 16U;
+constexpr size_t kMaxProcessors = size_t{1} << 16U;
 
 // Returns the quota. `quota` and `period` are in microseconds. No limit unless both are positive numbers.
 std::optional<double> Quota(std::string_view quota, std::string_view period) {
@@ -40,7 +40,7 @@ std::optional<double> QuotaOfGroup(const fs::path& folder, bool unified) {
 
 // Returns the CPUs in the calling thread's affinity mask, in order; empty if the system call fails.
 std::vector<int> AffinityMask() {
-  for (size_t count = 1024; count <= kMostProcessors; count *= 2) {
+  for (size_t count = 1024; count <= kMaxProcessors; count *= 2) {
     std::vector<unsigned long> words(count / (8 * sizeof(unsigned long)));
     const size_t bytes = words.size() * sizeof(words.front());
     auto* const mask = reinterpret_cast<cpu_set_t*>(words.data());

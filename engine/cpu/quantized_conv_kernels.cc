@@ -91,7 +91,7 @@ HWY_INLINE int32_t SumOf(VI v) {
 }
 
 // Rows with a smaller largest magnitude are treated as zero: 127 divided by it would overflow.
-constexpr float kLeastMagnitude = 1e-30F;
+constexpr float kMinMagnitude = 1e-30F;
 
 // Quantises a row. `largest_bits`: the bits of the largest magnitude of `values`.
 void PrepareInt8Row(const float* values, int64_t in, int32_t largest_bits, std::byte* y) {
@@ -101,7 +101,7 @@ void PrepareInt8Row(const float* values, int64_t in, int32_t largest_bits, std::
   float inverse = 0;
   if (largest_bits >= 0x7F800000) {
     scale = std::numeric_limits<float>::quiet_NaN();
-  } else if (largest >= kLeastMagnitude) {
+  } else if (largest >= kMinMagnitude) {
     scale = largest / 127.0F;
     inverse = 127.0F / largest;
   }

@@ -160,13 +160,13 @@ HWY_INLINE void PanelInputs(const QuantizedView& w, int64_t panel, const float* 
 template <class Products, CodeBits kBits>
 void QuantizedMatMulAs(const QuantizedView& w, const float* bias, const QuantizedRows& x, int64_t m, int64_t begin,
                        int64_t end, float* y) {
-  constexpr int kMostInputs = kLanes >= 16 ? 4 : kHasUnit<Products> ? 2 : 1;
-  constexpr int kMostPanels = kLanes >= 16 ? 2 : 1;
+  constexpr int kMaxInputs = kLanes >= 16 ? 4 : kHasUnit<Products> ? 2 : 1;
+  constexpr int kMaxPanels = kLanes >= 16 ? 2 : 1;
   int64_t panel = begin;
-  for (; m >= kMostInputs && panel + kMostPanels <= end; panel += kMostPanels) {
-    PanelInputs<Products, kBits, kMostInputs, kMostPanels>(w, panel, bias, x, 0, m, y);
+  for (; m >= kMaxInputs && panel + kMaxPanels <= end; panel += kMaxPanels) {
+    PanelInputs<Products, kBits, kMaxInputs, kMaxPanels>(w, panel, bias, x, 0, m, y);
   }
-  for (; panel < end; ++panel) PanelInputs<Products, kBits, kMostInputs, 1>(w, panel, bias, x, 0, m, y);
+  for (; panel < end; ++panel) PanelInputs<Products, kBits, kMaxInputs, 1>(w, panel, bias, x, 0, m, y);
 }
 
 template <class Products>
@@ -204,15 +204,15 @@ HWY_INLINE void Round(const float* x, int64_t n, float factor, float low, float 
 }
 
 // Groups with a smaller largest value are treated as zero: the inverse of their scale would overflow.
-constexpr float kLeastScale = 1e-30F;
+constexpr float kMinScale = 1e-30F;
 constexpr float kNoNumber = std::numeric_limits<float>::quiet_NaN();
 
 void QuantizeRow(const float* x, int64_t cols, int64_t group, int8_t* high, int8_t* low, float* scales, int32_t* sums) {
-  constexpr int64_t kMostColumns = GroupColumns(CodeBits::k8);
+  constexpr int64_t kMaxColumns = GroupColumns(CodeBits::k8);
   constexpr auto kMost = static_cast<float>(kLargestCode);
   const hn::Rebind<int8_t, I32> bytes;
-  alignas(64) float padded[kMostColumns];
-  alignas(64) int32_t rounded[kMostColumns];
+  alignas(64) float padded[kMaxColumns];
+  alignas(64) int32_t rounded[kMaxColumns];
   for (int64_t c = 0; c < cols; c += group, high += group, low += group, ++scales, ++sums) {
     const float* from = x + c;
     if (cols - c < group) {
@@ -220,7 +220,7 @@ void QuantizeRow(const float* x, int64_t cols, int64_t group, int8_t* high, int8
       from = padded;
     }
     const float largest = LargestOf(from, group);
-    if (!(largest > kLeastScale)) {
+    if (!(largest > kMinScale)) {
       std::fill_n(high, group, int8_t{0});
       std::fill_n(low, group, int8_t{0});
       *scales = std::isnan(largest) ? kNoNumber : 0.0F;
@@ -298,10 +298,10 @@ HWY_INLINE uint16_t QuantizeTo4(const float* w, float largest, int32_t* codes) {
 
 // Writes the codes of a group to their places in a panel. `to` is the place of the group's first column.
 HWY_INLINE void PlaceCodes(const int32_t* codes, CodeBits bits, uint8_t* to) {
-  constexpr int64_t kMostColumns = GroupColumns(CodeBits::k8);
+  constexpr int64_t kMaxColumns = GroupColumns(CodeBits::k8);
   const int64_t group = GroupColumns(bits);
   const hn::Rebind<uint8_t, I32> bytes;
-  alignas(64) uint8_t narrow[kMostColumns];
+  alignas(64) uint8_t narrow[kMaxColumns];
   const VI offset = hn::Set(I32(), bits == CodeBits::k8 ? 128 : 8);
   for (int64_t i = 0; i < group; i += kLanes) {
     hn::StoreU(hn::DemoteTo(bytes, hn::Add(hn::LoadU(I32(), codes + i), offset)), bytes, narrow + i);
@@ -339,7 +339,7 @@ void QuantizeWeights(const MatrixView& w, const QuantizedView& view, int64_t beg
         const float* const floats = row_floats.data() + g * group;
         const float largest = LargestOf(floats, group);
         uint16_t& scale = scales[panel * view.panel_scales() + g * kPanel + lane];
-        if (!(largest > kLeastScale)) {
+        if (!(largest > kMinScale)) {
           std::fill_n(rounded, group, 0);
           scale = std::isnan(largest) ? kNoNumberBits : uint16_t{0};
         } else if (view.bits == CodeBits::k8) {

@@ -24,15 +24,15 @@ class PeriodWatch {
     if (now - begin_ < kPeriod) return false;
     const double ratio = predicted_ > 0 ? took_ / predicted_ : 1;
     if (ratio * all > kSlowSeconds) {
-      least_ = slow_ == 0 ? ratio : std::min(least_, ratio);
+      min_ = slow_ == 0 ? ratio : std::min(min_, ratio);
       ++slow_;
     } else {
       slow_ = 0;
     }
-    const bool found = slow_ == kMostSlow;
+    const bool found = slow_ == kMaxSlow;
     if (found) {
       until_ = now + kWhile;
-      slowness_ = std::max(least_, 1.0);
+      slowness_ = std::max(min_, 1.0);
       slow_ = 0;
     }
     begin_ = now;
@@ -47,13 +47,13 @@ class PeriodWatch {
  private:
   static constexpr std::chrono::milliseconds kPeriod{80};
   static constexpr double kSlowSeconds = 0.076;
-  static constexpr int kMostSlow = 3;
+  static constexpr int kMaxSlow = 3;
 
   TimePoint begin_;
   TimePoint until_;
   double took_ = 0;
   double predicted_ = 0;
-  double least_ = 1;  // ratio of the last slow_ frame times
+  double min_ = 1;  // ratio of the last slow_ frame times
   double slowness_ = 1;
   int slow_ = 0;
 };

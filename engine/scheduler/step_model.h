@@ -36,12 +36,12 @@ class StepModel {
   // prompts since the step before, in frames' work (PrefillProgress::work).
   void Add(int64_t rows, int64_t positions, double prompts, double seconds);
   // Returns true once there are enough steps to predict from.
-  bool fitted() const { return steps_ >= kLeastSteps; }
+  bool fitted() const { return steps_ >= kMinSteps; }
   // Returns the model's terms. `mean_positions`: of a stream of the last step.
   StepCost Cost(double mean_positions = 0);
 
  private:
-  static constexpr int64_t kLeastSteps = 32;
+  static constexpr int64_t kMinSteps = 32;
   static constexpr size_t kTerms = 4;
   using Vector = std::array<double, kTerms>;
 

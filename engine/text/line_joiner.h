@@ -49,7 +49,7 @@ class LineJoiner {
   void Clear();
 
  private:
-  // How a line begins.
+  // Beginning of a line.
   struct Item {
     bool is_item = false;
     bool undecided = false;

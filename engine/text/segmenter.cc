@@ -104,7 +104,7 @@ size_t Sentence::SourcePosition(size_t position) const {
 
 // Text goes through `joiner` into `scanner`, character by character, until that finds an end.
 struct Segmenter::Impl {
-  // Where a character of the scanner stands in the appended text, in bytes of all of it.
+  // Place of a character of the scanner in the appended text, in bytes of all of it.
   struct Place {
     size_t begin = 0;
     size_t end = 0;

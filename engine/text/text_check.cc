@@ -30,7 +30,7 @@ constexpr UChar32 kTypographicApostrophe = 0x2019;
 
 // Minimum number of letters for language detection, and minimum confidence of ICU in percent.
 constexpr int64_t kFewestLetters = 40;
-constexpr int32_t kLeastConfidence = 40;
+constexpr int32_t kMinConfidence = 40;
 
 template <typename Function>
 void ForEachCharacter(std::string_view text, const Function& function) {
@@ -148,7 +148,7 @@ std::string GuessLanguage(std::string_view text) {
   for (int32_t i = 0; i < count; ++i) {
     const std::string_view charset = ucsdet_getName(matches[i], &error);
     if (charset != "ISO-8859-1" && charset != "windows-1252") continue;
-    if (ucsdet_getConfidence(matches[i], &error) < kLeastConfidence) return "";
+    if (ucsdet_getConfidence(matches[i], &error) < kMinConfidence) return "";
     return ucsdet_getLanguage(matches[i], &error);
   }
   return "";

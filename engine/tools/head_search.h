@@ -24,7 +24,7 @@ struct SpokenUtterance {
   std::vector<int32_t> codes;  // [frames][groups]
 };
 
-// How far a head follows the text, as means over the frames of all utterances.
+// Measure of how far a head follows the text, as means over the frames of all utterances.
 struct HeadScore {
   int layer = 0;
   int head = 0;

@@ -7,7 +7,9 @@
 #include <array>
 #include <iterator>
 #include <map>
+#include <memory>
 #include <random>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -19,6 +21,35 @@ namespace {
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+
+// A kernel whose code is loaded only when memory is full would fail, and from then on always.
+TEST_F(CudaHostTest, TheLoadLoadsTheCodeOfAllKernels) {
+  struct Case {
+    golden::RandomCheckpointSpec spec;
+    int voices;
+  };
+  for (const Case& c : {Case{Preset("tiny-base-0b6"), kSlots}, Case{FullWidth(true), kSlots},
+                        Case{FullWidth(false), 2 * kDefaultVoices}}) {
+    for (const int major : {8, 9}) {
+      SCOPED_TRACE("talker " + std::to_string(c.spec.talker.hidden_size) + ", compute capability " +
+                   std::to_string(major));
+      fake_cuda::Reset({{.major = major}});
+      const RandomModel model(c.spec);
+      const auto backend = CudaBackend::Create(model.checkpoint(), Options(0, c.voices));
+      ASSERT_TRUE(backend.ok()) << backend.status().message();
+      const std::set<std::string> loaded = fake_cuda::loaded_kernels();
+      EXPECT_FALSE(loaded.empty());
+      std::unique_ptr<VoiceEncoder> encoder;
+      if (c.spec.type == ModelType::kBase) encoder = (*backend)->CreateVoiceEncoder();
+      const Status status = UseEverything(model.checkpoint()->config(), backend->get(), encoder.get());
+      ASSERT_TRUE(status.ok()) << status.message();
+      std::vector<std::string> late;
+      std::set_difference(fake_cuda::loaded_kernels().begin(), fake_cuda::loaded_kernels().end(), loaded.begin(),
+                          loaded.end(), std::back_inserter(late));
+      EXPECT_THAT(late, IsEmpty());
+    }
+  }
+}
 
 // Errors other than a lost device and a lack of memory say what failed and what to do.
 TEST_F(CudaHostTest, AnyOtherErrorSaysWhatToDo) {

@@ -29,7 +29,7 @@ enum class Markup {
 // Returns "auto", "none", "ssml", "markdown", "subtitle".
 std::string_view MarkupName(Markup markup);
 
-// How parts of a Markdown document are spoken that are no running text.
+// Manner in which parts of a Markdown document are spoken that are no running text.
 enum class MarkupRule {
   kSkip,  // silent
   kName,  // a word says what is there, "Table."
@@ -158,8 +158,8 @@ struct MarkupPart {
   std::string name;
 };
 
-// How a document becomes utterances. A switch of voice, language, rate or volume, a break and the end of a block, that
-// is a paragraph, a heading, an item, end one in every case.
+// Units that a document is split into as utterances. A switch of voice, language, rate or volume, a break and the end
+// of a block, that is a paragraph, a heading, an item, end one in every case.
 enum class MarkupUnits {
   kSentences,  // each sentence is one
   kBlocks,     // each block is one

@@ -27,8 +27,8 @@ struct Sentence {
   // Number of characters that were appended before `source`.
   size_t offset = 0;
   SentenceGap before = SentenceGap::kSentence;
-  // Where positions in `text` and `source` part: from character `text` on, they correspond one to one to those from
-  // `source` on.
+  // Place at which positions in `text` and `source` diverge: from character `text` on, they correspond one to one to
+  // those from `source` on.
   struct Join {
     size_t text = 0;
     size_t source = 0;

@@ -29,7 +29,7 @@ enum class Normalize {
 // Returns "model", "none", "spoken".
 std::string_view NormalizeName(Normalize normalize);
 
-// How pictographs are spoken by the step `symbols`.
+// Manner in which pictographs are spoken by the step `symbols`.
 enum class Emoji {
   kSilent,
   kNames,  // English CLDR short names, in English texts only; silent in other languages

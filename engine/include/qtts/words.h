@@ -27,7 +27,7 @@ struct SpokenWord {
   bool operator==(const SpokenWord&) const = default;
 };
 
-// How completely an utterance's text was spoken.
+// Report of how completely an utterance's text was spoken.
 struct SpeechReport {
   // False: the checkpoint has no alignment head, or the head did not follow this text. Nothing else is known then.
   bool measured = false;

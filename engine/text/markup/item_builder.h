@@ -56,7 +56,7 @@ class ItemBuilder {
   std::vector<std::string> TakeWarnings() { return std::exchange(warnings_, {}); }
 
  private:
-  static constexpr size_t kMostWarnings = 32;
+  static constexpr size_t kMaxWarnings = 32;
 
   void Add(const MappedChar& character);
   void AddSpace(const MappedChar& space);

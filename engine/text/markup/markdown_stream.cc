@@ -12,7 +12,7 @@ namespace qtts {
 namespace {
 
 constexpr size_t kCodeIndent = 4;
-constexpr size_t kMostHashes = 6;
+constexpr size_t kMaxHashes = 6;
 constexpr size_t kShortestFence = 3;
 constexpr size_t kMaxItemDigits = 9;        // of an item's number
 constexpr size_t kMaxReferenceLabel = 200;  // of a definition
@@ -305,8 +305,8 @@ void MarkdownStream::DecideBlock(size_t begin) {
 void MarkdownStream::DecideHeading(size_t begin) {
   size_t end = begin;
   while (At(end) == '#') ++end;
-  if (At(end) == kMore && end - begin <= kMostHashes) return;
-  if (end - begin > kMostHashes || !(IsBlankChar(At(end)) || At(end) == kEnd)) return BeginText(begin);
+  if (At(end) == kMore && end - begin <= kMaxHashes) return;
+  if (end - begin > kMaxHashes || !(IsBlankChar(At(end)) || At(end) == kEnd)) return BeginText(begin);
   EndText(SentenceGap::kParagraph);
   while (IsBlankChar(At(end))) ++end;
   BeginText(end, true);

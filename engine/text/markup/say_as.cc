@@ -121,7 +121,7 @@ void SpellDigits(const std::vector<DocumentChar>& content, ItemBuilder* items) {
 
 // Returns a whole number without its separators; empty if the text is none.
 std::string DigitsOf(std::string_view text) {
-  constexpr size_t kMostDigits = 18;
+  constexpr size_t kMaxDigits = 18;
   const char separator = text.find(',') != std::string_view::npos   ? ','
                          : text.find('.') != std::string_view::npos ? '.'
                                                                     : ' ';
@@ -139,7 +139,7 @@ std::string DigitsOf(std::string_view text) {
       return "";
     }
   }
-  return digits.size() <= kMostDigits && (!grouped || group == 3) ? digits : "";
+  return digits.size() <= kMaxDigits && (!grouped || group == 3) ? digits : "";
 }
 
 std::string InWords(std::string_view text, const std::string& language) {
@@ -184,9 +184,9 @@ std::string SpeakDate(std::string_view text, std::string_view format, const Spea
     }
     numbers = parts;
   }
-  constexpr size_t kMostDigits = 4;
+  constexpr size_t kMaxDigits = 4;
   const bool fits = std::ranges::all_of(
-      numbers, [](const std::string& number) { return !number.empty() && number.size() <= kMostDigits; });
+      numbers, [](const std::string& number) { return !number.empty() && number.size() <= kMaxDigits; });
   if (!full || numbers.size() != format.size() || !fits) return InWords(text, speaker.language);
   std::array<int, 3> date = {};  // year, month, day
   for (size_t i = 0; i < format.size(); ++i) {

@@ -16,8 +16,8 @@ inline ptrdiff_t FootnoteLength(const Reader& text, ptrdiff_t at) {
   if (before == Reader::kNone || IsSpace(before)) return 0;
   ptrdiff_t end = at;
   while (text[end] == '[') {
-    constexpr ptrdiff_t kMostMarkDigits = 3;
-    const ptrdiff_t digits = text.Digits(end + 1, kMostMarkDigits);
+    constexpr ptrdiff_t kMaxMarkDigits = 3;
+    const ptrdiff_t digits = text.Digits(end + 1, kMaxMarkDigits);
     if (digits == 0 || text[end + 1 + digits] != ']') break;
     end += digits + 2;
   }

@@ -230,11 +230,11 @@ struct CachedFile {
 };
 
 struct LexiconCache {
-  static constexpr size_t kMostFiles = 32;
-  static constexpr size_t kMostLexicons = 16;
+  static constexpr size_t kMaxFiles = 32;
+  static constexpr size_t kMaxLexicons = 16;
   Mutex mutex;
-  LruCache<CachedFile> files QTTS_GUARDED_BY(mutex){kMostFiles};
-  LruCache<std::shared_ptr<const Lexicon>> lexicons QTTS_GUARDED_BY(mutex){kMostLexicons};
+  LruCache<CachedFile> files QTTS_GUARDED_BY(mutex){kMaxFiles};
+  LruCache<std::shared_ptr<const Lexicon>> lexicons QTTS_GUARDED_BY(mutex){kMaxLexicons};
 };
 
 LexiconCache& TheCache() {

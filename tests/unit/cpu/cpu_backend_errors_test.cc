@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later
-// What the CPU backend refuses, and what ends one utterance only.
+// Requests that the CPU backend refuses, and errors that end one utterance only.
 #include <gtest/gtest.h>
 
 #include <cstdint>

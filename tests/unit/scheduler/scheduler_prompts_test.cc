@@ -27,7 +27,7 @@ constexpr int kEndless = 30000000;
 TEST_F(SchedulerTest, FramesOfOthersComeBetweenThePiecesOfAPrompt) {
   script_.frames_by_seed[1] = 1000000;
   script_.pieces_by_seed[2] = kEndless;
-  const auto speaking = Start(1, "Hello.", false, 5);
+  const auto speaking = Start(1, {.lead = 5});
   Frame frame;
   ASSERT_EQ(speaking->Read(&frame, true), ReadState::kFrame);
   const auto waiting = Start(2);
@@ -137,7 +137,7 @@ TEST_F(SchedulerTest, DeviceLostInMidPromptFailsEveryStream) {
   script_.frames_by_seed[1] = script_.frames_by_seed[3] = 1000000;
   script_.pieces_by_seed[2] = 7;
   script_.prefill_error_by_seed.emplace(2, Status::DeviceUnavailable("no GPU"));
-  const auto running = Start(1, "Hello.", false, 5);
+  const auto running = Start(1, {.lead = 5});
   SettledText(1, 5);
   for (const auto& stream : {Start(2), running, Start(3)}) {
     Frame frame;
@@ -197,7 +197,7 @@ TEST_F(SchedulerTest, WhatWouldNotWaitIsRefusedAtOnce) {
   const auto one = Start(1);
   const auto two = Start(2);
   ASSERT_TRUE(Await([&] { return script_.open_slots == 2; }));
-  const auto refused = Start(3, "Hello.", false, 25, {}, false, std::chrono::nanoseconds(0));
+  const auto refused = Start(3, {.max_wait = std::chrono::nanoseconds(0)});
   EXPECT_TRUE(ReadAll(*refused, 3).empty());
   EXPECT_EQ(refused->end_reason(), EndReason::kBusy);
   EXPECT_EQ(refused->status().code(), StatusCode::kBusy);
@@ -205,7 +205,7 @@ TEST_F(SchedulerTest, WhatWouldNotWaitIsRefusedAtOnce) {
   EXPECT_NE(refused->status().message().find("max-wait"), std::string::npos);
   one->Cancel();
   ASSERT_TRUE(Await([&] { return script_.open_slots == 1; }));
-  EXPECT_EQ(ReadAll(*Start(4, "Hello.", false, 25, {}, false, std::chrono::nanoseconds(0)), 4).size(), 5U);
+  EXPECT_EQ(ReadAll(*Start(4, {.max_wait = std::chrono::nanoseconds(0)}), 4).size(), 5U);
   two->Cancel();
 }
 
@@ -216,7 +216,7 @@ TEST_F(SchedulerTest, WhatWaitedForLongEnoughIsRefused) {
   ASSERT_TRUE(Await([&] { return script_.open_slots == 1; }));
   const auto patient = Start(2);
   const auto start = std::chrono::steady_clock::now();
-  const auto waiting = Start(3, "Hello.", false, 25, {}, false, milliseconds(60));
+  const auto waiting = Start(3, {.max_wait = milliseconds(60)});
   EXPECT_TRUE(ReadAll(*waiting, 3).empty());
   EXPECT_GE(std::chrono::steady_clock::now() - start, milliseconds(60));
   EXPECT_EQ(waiting->end_reason(), EndReason::kBusy);

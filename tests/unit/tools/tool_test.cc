@@ -112,7 +112,6 @@ TEST(ToolTest, ValuesThatAnOptionDoesNotHaveAreRefused) {
                  {{"--threads", "-1"}, "--threads \"-1\""},
                  {{"--codec-precision", "f16"}, "--codec-precision \"f16\": must be exact or fast"},
                  {{"--codec-precision", "fast", "--device", "cpu"}, "codec-precision=fast is arithmetic of the GPU"},
-                 {{"--precision", "int8", "--device", "cuda"}, "precision=int8 is arithmetic of the CPU"},
                  {{"--precision", "int4", "--device", "cuda"}, "precision=int4 is arithmetic of the CPU"},
                  {{"--device", "cuda", "--threads", "2"}, "--threads is about the CPU"},
                  {{"--voices", "0"}, "--voices \"0\": must be 1 to 4096"},
