@@ -65,7 +65,8 @@ Status CudaBackend::Impl::Load() {
 
   const DeviceDescription* device = nullptr;
   QTTS_RETURN_IF_CUDA_ERROR(DescribeDevice(&device), "asking for the device");
-  name = "cuda (" + device->FullName() + ", " + (options.precision == Precision::kF32 ? "f32" : "bf16") +
+  const char* const bf16 = options.weights == WeightForm::kInt8 ? "int8" : "bf16";
+  name = "cuda (" + device->FullName() + ", " + (options.precision == Precision::kF32 ? "f32" : bf16) +
          (options.codec_precision == CodecPrecision::kFast ? ", fast codec" : "") + ")";
   return Status::Ok();
 }

@@ -156,12 +156,29 @@ Result<Needs> LargestNeeds(const Checkpoint& checkpoint, const CudaOptions& opti
   return largest;
 }
 
-Status CheckMemory(const Needs& needs, const DeviceCapacity& device) {
+// `int8`: the needs with precision=int8, or null.
+Status CheckMemory(const Needs& needs, const DeviceCapacity& device, const Needs* int8 = nullptr) {
   if (device.free_bytes >= needs.bytes()) return Status::Ok();
   return Status::ResourceExhausted("device=cuda: the model needs about " + Gigabytes(needs.bytes()) +
                                    " of GPU memory, " + device.device + " has " + Gigabytes(device.free_bytes) +
                                    " free of " + Gigabytes(device.device_bytes) +
-                                   "; close other programs that use it, choose a smaller model or device=cpu");
+                                   "; close other programs that use it, choose " +
+                                   (int8 != nullptr && device.free_bytes >= int8->bytes()
+                                        ? "precision=int8 with device=cuda (" + Gigabytes(int8->bytes()) + "), "
+                                        : "") +
+                                   "a smaller model or device=cpu");
+}
+
+// Checks that options.device, the current one, has memory for `needs` of an engine. If it has not, the error names int8
+// where one voice of that fits.
+Status CheckEngineMemory(const Checkpoint& checkpoint, const CudaOptions& options, const Needs& needs,
+                         const DeviceCapacity& device) {
+  if (device.free_bytes >= needs.bytes() || options.weights == WeightForm::kInt8) return CheckMemory(needs, device);
+  CudaOptions smaller = options;
+  smaller.precision = Precision::kBF16;
+  smaller.weights = WeightForm::kInt8;
+  const Result<Needs> int8 = EngineNeeds(checkpoint, smaller, 1);
+  return CheckMemory(needs, device, int8.ok() ? &*int8 : nullptr);
 }
 
 // The first of the devices that `device` allows for which `use` succeeds.
@@ -212,7 +229,7 @@ Result<DeviceChoice> ChooseDevice(const Checkpoint& checkpoint, const CudaOption
     QTTS_RETURN_IF_ERROR(CheckThereIsMemory(number));
     QTTS_ASSIGN_OR_RETURN(const DeviceCapacity capacity, MeasureDevice(number));
     QTTS_ASSIGN_OR_RETURN(const Needs needs, LargestNeeds(checkpoint, On(number, options), capacity.free_bytes));
-    QTTS_RETURN_IF_ERROR(CheckMemory(needs, capacity));
+    QTTS_RETURN_IF_ERROR(CheckEngineMemory(checkpoint, On(number, options), needs, capacity));
     if (needs.voices < options.max_slots && options.max_slots > kDefaultVoices) {
       QTTS_ASSIGN_OR_RETURN(const Needs all, EngineNeeds(checkpoint, On(number, options), options.max_slots));
       return Status::ResourceExhausted("device=cuda: voices=" + std::to_string(options.max_slots) + " need about " +

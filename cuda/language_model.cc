@@ -57,7 +57,9 @@ Status LanguageModel::Load(const Checkpoint& checkpoint, const CudaOptions& opti
       plan_.weights.library_rows = std::max<int64_t>(plan_.weights.library_rows, *options.prompt_rows);
     }
   }
-  QTTS_ASSIGN_OR_RETURN(network_, Network::Load(checkpoint, options.precision, &numbers_, stream_, plan_.weights));
+  if (options.weights == WeightForm::kInt8) plan_.weights = {};  // a second copy would be larger than the first
+  QTTS_ASSIGN_OR_RETURN(
+      network_, Network::Load(checkpoint, options.precision, options.weights, &numbers_, stream_, plan_.weights));
   QTTS_ASSIGN_OR_RETURN(buffers_, FrameBuffers::Allocate(*network_, plan_.frame));
   QTTS_ASSIGN_OR_RETURN(KvPages pages, Sequences::NewPages(*network_, stream_));
   QTTS_ASSIGN_OR_RETURN(graph_, GraphPath::Create(network_.get(), buffers_.get(), &numbers_, overlap, stream_));
@@ -67,6 +69,10 @@ Status LanguageModel::Load(const Checkpoint& checkpoint, const CudaOptions& opti
   sequences_ = std::make_unique<Sequences>(network_.get(), buffers_.get(), graph_.get(), &numbers_, std::move(pages),
                                            std::move(uploads), options.max_slots, parking_bytes, stream_);
   if (options.path == FramePath::kGraph || network_->library != nullptr) return Status::Ok();
+  if (options.weights == WeightForm::kInt8) {
+    if (options.path == FramePath::kBest) return Status::Ok();
+    return Status::Unsupported("QTTS_CUDA_PATH=persistent: that kernel reads weights in BF16: choose precision=bf16");
+  }
   Result<std::unique_ptr<PersistentFrame>> persistent = PersistentFrame::Create(
       *network_, *buffers_, numbers_.persistent, options.patience, options.persistent_blocks, stream_);
   if (persistent.ok()) persistent_ = std::move(*persistent);
@@ -85,7 +91,8 @@ Status LanguageModel::ChooseManyRows(const CudaOptions& options) {
     return Status::Ok();
   }
   const bool library = options.products == ManyRowsProducts::kLibrary;
-  if (library && (options.precision != Precision::kBF16 || options.path == FramePath::kPersistent)) {
+  const bool is_bf16 = options.precision == Precision::kBF16 && options.weights == WeightForm::kPlain;
+  if (library && (!is_bf16 || options.path == FramePath::kPersistent)) {
     return Status::Unsupported(
         "QTTS_CUDA_PRODUCTS=cublaslt needs precision=bf16 and no QTTS_CUDA_PATH=persistent: that kernel has its own "
         "products");

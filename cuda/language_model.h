@@ -37,6 +37,7 @@ enum class FramePath { kBest, kGraph, kPersistent };
 // Options of this backend: the engine's options that concern it, and its own.
 struct CudaOptions {
   Precision precision = Precision::kBF16;
+  WeightForm weights = WeightForm::kPlain;                  // of talker and code predictor; kInt8 needs kBF16
   CodecPrecision codec_precision = CodecPrecision::kExact;  // with kF32 the codec is F32, too
   int device = -1;  // of the machine's GPUs; -1 = the first that can hold the model
   int max_slots = kMaxRows;

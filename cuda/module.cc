@@ -56,6 +56,7 @@ Result<CudaOptions> BackendOptions(const EngineOptions& options) {
   QTTS_ASSIGN_OR_RETURN(backend.path, PathFromEnvironment());
   QTTS_ASSIGN_OR_RETURN(backend.products, ProductsFromEnvironment());
   backend.precision = PrecisionOf(options);
+  if (options.precision == qtts::Precision::kInt8) backend.weights = WeightForm::kInt8;
   backend.codec_precision = CodecPrecisionOf(options);
   backend.device = options.gpu;
   backend.max_slots = options.voices;

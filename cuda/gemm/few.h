@@ -16,6 +16,8 @@ size_t FewStageBytes(int chunks, int64_t rows);
 // share the weights; it prefetches its first weights before the previous kernel has ended. `shape` is kOneRow or
 // k8Rows.
 void RunFew(const Launcher& launch, GemmKind kind, int tiles, const GemmArguments& arguments, GemmShape shape);
+// The same with weights of 8 bits (int8.h), which are unpacked in registers.
+void RunFewInt8(const Launcher& launch, GemmKind kind, int tiles, const GemmArguments& arguments, GemmShape shape);
 
 }  // namespace qtts::cuda::gemm
 

@@ -27,6 +27,7 @@ TEST(ToolTest, HelpNamesEveryCommand) {
   }
 }
 
+// Check: 50
 TEST(ToolTest, EveryCommandHasAManual) {
   const struct {
     std::vector<std::string> command;
@@ -75,6 +76,7 @@ TEST(ToolTest, WrongUsageIsStatusTwo) {
 }
 
 // An option or argument without effect is refused.
+// Check: 50
 TEST(ToolTest, WhatACommandDoesNotTakeIsRefused) {
   const struct {
     std::vector<std::string> arguments;
@@ -100,6 +102,7 @@ TEST(ToolTest, WhatACommandDoesNotTakeIsRefused) {
   }
 }
 
+// Check: 50
 TEST(ToolTest, ValuesThatAnOptionDoesNotHaveAreRefused) {
   const TemporaryFolder folder;
   const struct {
@@ -112,7 +115,6 @@ TEST(ToolTest, ValuesThatAnOptionDoesNotHaveAreRefused) {
                  {{"--threads", "-1"}, "--threads \"-1\""},
                  {{"--codec-precision", "f16"}, "--codec-precision \"f16\": must be exact or fast"},
                  {{"--codec-precision", "fast", "--device", "cpu"}, "codec-precision=fast is arithmetic of the GPU"},
-                 {{"--precision", "int8", "--device", "cuda"}, "precision=int8 is arithmetic of the CPU"},
                  {{"--precision", "int4", "--device", "cuda"}, "precision=int4 is arithmetic of the CPU"},
                  {{"--device", "cuda", "--threads", "2"}, "--threads is about the CPU"},
                  {{"--voices", "0"}, "--voices \"0\": must be 1 to 4096"},
@@ -171,6 +173,7 @@ TEST(ToolTest, InspectTellsOfAGpuOnly) {
   }
 }
 
+// Check: 50
 TEST(ToolTest, DeviceAndPrecisionAreHeeded) {
   const TemporaryFolder folder;
   const Environment no_gpu = {{"QTTS_BACKEND_PATH", "/nonexistent"}};
@@ -353,6 +356,7 @@ TEST(ToolTest, DecodeRefusesWhatAreNoCodes) {
 }
 
 // The tool's arguments are bytes: no locale may change them or refuse them.
+// Check: 50
 TEST(ToolTest, TextIsUtf8InEveryLocale) {
   const TemporaryFolder folder;
   const std::string base = folder.File("base");
