@@ -42,7 +42,7 @@ __global__ void __maxnreg__(kRegisters) FrameKernel(const __grid_constant__ Fram
       RingWriter ring(&shared.ring, memory, a.ring_slots, &shared.stop);
       SendFrame(a, shared, &ring);
       ring.Drain();
-    } else if (helper >= 32 && helper < 32 + Copies::kThreads) {
+    } else if (helper >= 32 && helper < 32 + Copies::kThreads && max(a.talker.pace.ahead, a.predictor.pace.ahead) > 1) {
       RingPrefetcher prefetcher(&shared.ring, &shared.stop);
       SendFrame(a, shared, &prefetcher);
     }

@@ -177,7 +177,7 @@ class RingPrefetcher {
     for (int done = 0; done < bytes; done += kPieceBytes) {
       ++piece_;
       int ahead = 0;
-      while ((ahead = Copies::FirstOf(static_cast<int>(piece_ - atomicAdd(sent_, 0U)))) > max_ahead_) {
+      while ((ahead = Ahead()) > max_ahead_) {
         if (Copies::AnySees(*stop_ != 0)) return;
         __nanosleep(100);
       }
@@ -188,6 +188,11 @@ class RingPrefetcher {
   }
 
  private:
+  // Pieces that it is ahead of the copies. One thread looks: atomic operations of many would take turns.
+  __device__ __forceinline__ int Ahead() const {
+    return Copies::FirstOf(static_cast<int>(piece_ - (Copies::IsFirst() ? atomicAdd(sent_, 0U) : 0U)));
+  }
+
   unsigned* sent_;
   const volatile unsigned* stop_;
   unsigned piece_ = 0;  // how many it has gone through
