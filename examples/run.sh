@@ -6,7 +6,7 @@
 #
 # and then the pipeline, as gst-launch-1.0 runs it: that is the part to copy.
 #
-# prepare gives each argument a variable of its name. [NAME] may be left out, [NAME=VALUE] has a default. What is checked:
+# prepare gives each argument a variable of its name. [NAME] may be left out, [NAME=VALUE] has a default. Each is checked:
 #   text       is UTF-8 and not blank
 #   words      the same, or -: standard input, as the script says
 #   book       a text file, or -; it becomes standard input
@@ -386,7 +386,7 @@ may_have_loudspeaker() {
 # need_loudspeaker: ends the script where no sound can be played; autoaudiosink only warns, and drops it. (grep -q could
 # end gst-launch-1.0 before all is written, which would count as a failure of the pipe.)
 need_loudspeaker() {
-  if LC_ALL=C gst-launch-1.0 audiotestsrc wave=silence num-buffers=1 ! audioconvert ! autoaudiosink 2>/dev/null |
+  if LC_ALL=C command gst-launch-1.0 audiotestsrc wave=silence num-buffers=1 ! audioconvert ! autoaudiosink 2>/dev/null |
     grep '^WARNING: .*GstAutoAudioSink' >/dev/null; then
     echo "$no_loudspeaker" >&2
     exit 1
