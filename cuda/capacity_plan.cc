@@ -24,7 +24,6 @@ constexpr int kSplitsOfManyRows = 16;
 CapacityPlan Plan(int voices, const ModelConfig& model, const DeviceNumbers& card) {
   const bool many = voices > kMaxRows;
   const bool by_library = card.products.many_rows == ManyRowsProducts::kLibrary;
-  const bool by_warpgroups = card.products.many_rows == ManyRowsProducts::kWarpgroup;
   CapacityPlan plan;
   const int rows = many ? GraphPath::RowBucket(std::min(voices, kMostRows)) : kMaxRows;
   // All entries are page-locked, so many rows have few.
@@ -42,8 +41,7 @@ CapacityPlan Plan(int voices, const ModelConfig& model, const DeviceNumbers& car
   plan.frame.row_splits =
       std::max({kRowSplits, many_split ? rows * kSplitsOfManyRows : 0, kMinRows * splits_of_longest});
 
-  if (by_warpgroups)
-    plan.weights.swizzled = many ? ManyRowsWeights::Swizzled::kAll : ManyRowsWeights::Swizzled::kPredictor;
+  plan.weights.swizzled = card.products.many_rows == ManyRowsProducts::kWarpgroup;
   // The predictor's first pass has two rows a stream.
   if (by_library) plan.weights.library_rows = std::max<int64_t>(int64_t{2} * rows, plan.frame.prompt_rows);
 

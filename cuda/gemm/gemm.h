@@ -50,7 +50,8 @@ struct Matrix {
   const LibraryProduct* library = nullptr;
 
   int chunks() const { return Padded(columns) / kChunk; }
-  int tile() const { return kind == GemmKind::kNormGated ? 8 : TileOutputs(kind); }  // of `outputs`
+  int weight_rows() const { return kind == GemmKind::kNormGated ? 2 * outputs : outputs; }  // without padding
+  int tile() const { return kind == GemmKind::kNormGated ? 8 : TileOutputs(kind); }         // of `outputs`
   int tiles() const { return (outputs + tile() - 1) / tile(); }
   size_t bytes(Precision precision) const {
     return static_cast<size_t>(tiles()) * static_cast<size_t>(TileOutputs(kind)) *
@@ -80,11 +81,8 @@ enum class GemmShape {
   kWide32,
   kWide64,
   kCluster,  // for kAdd: eight blocks share the columns of up to 64 rows and of 64 or 128 outputs (cluster.h)
-  // With the warpgroup's matrix instruction (warpgroup.h), on compute capability 9.0.
-  kWarpgroup64,     // of a block, which computes 64 outputs
-  kWarpgroup128,    // of a block, which computes 128 outputs
-  kWarpgroupSplit,  // the same of eight blocks that share the columns; for kAdd
-  // The same with both operands swizzled, for matrices that have such a copy (tiles.h); rows by outputs of a block.
+  // With the warpgroup's matrix instruction (tiles.h), on compute capability 9.0, for matrices that have a swizzled
+  // copy; rows by outputs of a block.
   kTiles128x128,
   kTiles128x64,
   kTiles64x64,
@@ -97,7 +95,7 @@ struct NormedRows {
   void* x = nullptr;
   float* factors = nullptr;
   // Columns that there is room for in each row, and in rows beyond the last up to a multiple of 8. 0: for those of the
-  // norm kinds. The shapes of warpgroups need it for all kinds.
+  // norm kinds. Tiles need it for all kinds.
   int columns = 0;
   float* sums = nullptr;  // for matrices with a `library`: [rows][weight rows]
 };
@@ -120,7 +118,7 @@ struct GemmRows {
   GemmShape shape = GemmShape::kBest;  // in BF16; another one for tests and measurements
 };
 
-// True if the current device and the build have the shapes of warpgroups.
+// True if the current device and the build have tiles.
 bool HasWarpgroupProducts();
 // True if the product of `rows` rows that kBest selects reads and writes rows swizzled (GemmRows::x_swizzled,
 // y_swizzled). It depends on the matrix and their number alone.

@@ -4,18 +4,21 @@
 #include "gemm/gemm_device.cuh"
 #include "gemm/rows.h"
 #include "gemm/swizzled.h"
-#include "gemm/tile_ring.cuh"
 #include "gemm/tiles.h"
-#include "gemm/warpgroup_tiles.h"
 #include "runtime/async_copy.cuh"
 #include "runtime/barrier.cuh"
 #include "runtime/device.h"
+#include "runtime/fragment.h"
 #include "runtime/warpgroup.cuh"
 
 namespace qtts::cuda::gemm {
 namespace {
 
-constexpr int kGroupRows = 64;                      // of a warpgroup's instruction
+constexpr int kGroupRows = 64;  // of a warpgroup's instruction
+constexpr int kGroupWarps = 4;
+constexpr int kWarpRows = kGroupRows / kGroupWarps;
+constexpr int kStageColumns = kSwizzledColumns;
+constexpr int kStageChunks = kStageColumns / kChunk;
 constexpr int kStageLineBytes = kStageColumns * 2;  // of a row or a weight row
 constexpr int kAlign = kSwizzledGroupBytes;
 constexpr int ThreadsOf(int rows) { return rows / kGroupRows * 128 + 32; }
@@ -47,6 +50,19 @@ struct TileShape {
 };
 
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
+
+// The ring of stages of a block, in shared memory. Barriers count who has filled and who has emptied a stage.
+struct Ring : RingPlace {
+  uint32_t stages, full, empty;
+
+  __device__ __forceinline__ uint32_t full_barrier() const { return full + static_cast<uint32_t>(index) * 8; }
+  __device__ __forceinline__ uint32_t empty_barrier(int of) const { return empty + static_cast<uint32_t>(of) * 8; }
+};
+
+// A block's tiles: every `step`-th.
+struct TileRange {
+  int first, step, end;
+};
 
 template <typename Shape>
 __device__ __forceinline__ const char* WeightsOf(const TileArguments& t, int tile) {
@@ -296,7 +312,7 @@ __global__ void __launch_bounds__(ThreadsOf(kRows), BlocksOfSm(kOutputs))
 #pragma unroll
       for (int i = 0; i < kSums; ++i) totals[i] = __fadd_rn(totals[i], sums[i]);
     }
-    const int64_t first_row = static_cast<int64_t>(tile % t.row_tiles) * kRows + warp * kWarpOutputs;
+    const int64_t first_row = static_cast<int64_t>(tile % t.row_tiles) * kRows + warp * kWarpRows;
     StoreTile<kKind, kOutputs>(a, first_row, tile / t.row_tiles * kOutputs, lane, totals);
   }
 #endif
@@ -351,21 +367,23 @@ bool HasTiles(const Matrix& matrix) {
   constexpr int kMinColumns = kShares * kStageColumns;  // shares of whole stages
   constexpr int kMinOutputs = 64;
   return KernelFor(matrix.kind, {kGroupRows, kMinOutputs}) != nullptr && matrix.columns % kMinColumns == 0 &&
-         WeightRows(matrix.kind, matrix.outputs) % kMinOutputs == 0;
+         matrix.weight_rows() % kMinOutputs == 0;
 }
 
 bool CanRunTiles(const RowTile& tile, const Matrix& matrix, const GemmRows& rows) {
   const Kernel kernel = KernelFor(matrix.kind, tile);
   if (matrix.swizzled == nullptr || !HasTiles(matrix)) return false;
-  if (WeightRows(matrix.kind, matrix.outputs) % tile.outputs != 0) return false;
+  if (matrix.weight_rows() % tile.outputs != 0) return false;
   const bool aligned = rows.y_stride % 4 == 0 && reinterpret_cast<uintptr_t>(rows.y) % (4 * sizeof(float)) == 0;
   const bool has_rows = rows.x_swizzled || (rows.normed.x != nullptr && rows.normed.columns >= matrix.columns);
   const DeviceDescription* device = nullptr;
   return kernel != nullptr && aligned && has_rows && Succeeds(DescribeDevice(&device)) && device->CanRunWarpgroups();
 }
 
-void RunTiles(const Launcher& launch, GemmKind kind, const RowTile& tile, GemmArguments a, const NormedRows& scratch) {
-  if (HasNorm(kind)) {
+void RunTiles(const Launcher& launch, const Matrix& matrix, const RowTile& tile, GemmArguments a,
+              const NormedRows& scratch) {
+  a.weights = matrix.swizzled;
+  if (HasNorm(matrix.kind)) {
     NormRows(launch, a, scratch, RowOrder::kSwizzled);
     a.factors = scratch.factors;
     a.x = scratch.x;
@@ -376,13 +394,12 @@ void RunTiles(const Launcher& launch, GemmKind kind, const RowTile& tile, GemmAr
   TileArguments t = {};
   t.gemm = a;
   t.row_groups = static_cast<int>(PaddedRows(a.rows) / kSwizzledRows);
-  const int64_t weight_rows = WeightRows(kind, a.outputs);
-  t.weight_groups = static_cast<int>(weight_rows / kSwizzledRows);
+  t.weight_groups = matrix.weight_rows() / kSwizzledRows;
   t.row_tiles = static_cast<int>(CeilDiv(a.rows, tile.rows));
-  t.tiles = t.row_tiles * static_cast<int>(weight_rows / tile.outputs);
+  t.tiles = t.row_tiles * (matrix.weight_rows() / tile.outputs);
   const auto processors = static_cast<int>(launch.numbers->products.blocks_at_once / 2);
   const int at_once = processors * BlocksOfSm(tile.outputs);
-  launch(KernelFor(kind, tile), dim3(static_cast<unsigned>(std::min(t.tiles, at_once))), ThreadsOf(tile.rows),
+  launch(KernelFor(matrix.kind, tile), dim3(static_cast<unsigned>(std::min(t.tiles, at_once))), ThreadsOf(tile.rows),
          static_cast<size_t>(SharedBytesOf(tile.rows, tile.outputs)), t);
 }
 

@@ -23,8 +23,9 @@ bool HasTiles(const Matrix& matrix);
 // True if the product can run with `tile` on the current device.
 bool CanRunTiles(const RowTile& tile, const Matrix& matrix, const GemmRows& rows);
 
-// Runs a product by tiles. `scratch` is as for RunWarpgroup(), and not used where the rows are swizzled already.
-void RunTiles(const Launcher& launch, GemmKind kind, const RowTile& tile, GemmArguments arguments,
+// Runs a product by tiles. `scratch` has room for all columns of the rows, whose number is padded to a multiple of 8;
+// it is not used where the rows are swizzled already.
+void RunTiles(const Launcher& launch, const Matrix& matrix, const RowTile& tile, GemmArguments arguments,
               const NormedRows& scratch);
 
 // Copies packed weights to `swizzled`, which has room for SwizzledBytes() of all weight rows.

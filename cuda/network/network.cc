@@ -162,8 +162,8 @@ Status TakeProducts(Network* network) {
   return Status::Ok();
 }
 
-Status LoadWeights(const Checkpoint& checkpoint, const DeviceNumbers* numbers, cudaStream_t stream,
-                   ManyRowsWeights::Swizzled swizzled, Network* network) {
+Status LoadWeights(const Checkpoint& checkpoint, const DeviceNumbers* numbers, cudaStream_t stream, bool swizzled,
+                   Network* network) {
   QTTS_ASSIGN_OR_RETURN(network->loader, WeightLoader::Create(network->precision, numbers, stream));
   QTTS_RETURN_IF_ERROR(LoadText(checkpoint.talker(), network));
   QTTS_ASSIGN_OR_RETURN(network->talker, LoadStack(network->config.talker.transformer, checkpoint.talker().transformer,
@@ -178,15 +178,9 @@ Status LoadWeights(const Checkpoint& checkpoint, const DeviceNumbers* numbers, c
   }
   QTTS_RETURN_IF_ERROR(LoadCodeTables(checkpoint, network));
   if (network->library != nullptr) QTTS_RETURN_IF_ERROR(TakeProducts(network));
-  if (swizzled == ManyRowsWeights::Swizzled::kAll) {
+  if (swizzled) {
     for (Matrix* matrix : Matrices(network)) QTTS_RETURN_IF_ERROR(network->loader->AddSwizzled(matrix));
-  } else if (swizzled == ManyRowsWeights::Swizzled::kPredictor) {
-    // O and down would have too few tiles for kMaxRows rows (ChooseTiles() in gemm/gemm.cc).
-    for (Layer& layer : network->predictor.layers) {
-      for (Matrix* matrix : {&layer.qkv, &layer.gated}) QTTS_RETURN_IF_ERROR(network->loader->AddSwizzled(matrix));
-    }
   }
-
   network->frame_bytes = FrameBytes(*network);
   return network->loader->Finish();
 }

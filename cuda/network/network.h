@@ -28,9 +28,7 @@ int64_t MaxPositionsOf(const ModelConfig& config);
 // How the products of many rows are done.
 struct ManyRowsWeights {
   int64_t library_rows = 0;  // if not 0, all products are NVIDIA's library's, for up to so many rows
-  // Matrices whose weights are kept swizzled, too (gemm/tiles.h). kPredictor: the code predictor's that gain by it for
-  // kMaxRows rows. They are small, and a frame reads them sixteen times.
-  enum class Swizzled { kNone, kPredictor, kAll } swizzled = Swizzled::kNone;
+  bool swizzled = false;     // all weights are kept swizzled, too (gemm/tiles.h)
 };
 
 // Talker and code predictor on the device: layers, heads, tables. Constant once loaded.

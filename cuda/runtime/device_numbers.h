@@ -15,9 +15,10 @@ namespace qtts::cuda {
 // Which kernels multiply kManyRows rows and more. kWarp and kWarpgroup give the same bits. kLibrary gives others, so it
 // multiplies any number of rows. The environment may choose (QTTS_CUDA_PRODUCTS).
 enum class ManyRowsProducts {
-  kBest,       // kWarpgroup in BF16 where it can run, else kWarp
-  kWarp,       // the matrix instruction of a warp: cluster.h, wide.h; and attention in splits for any number of rows
-  kWarpgroup,  // the matrix instruction of a warpgroup where it can run (warpgroup.h), else kWarp
+  kBest,  // kWarpgroup in BF16 where it can run, else kWarp
+  kWarp,  // the matrix instruction of a warp: gemm/cluster.h, gemm/wide.h; and attention in splits for any number of
+          // rows
+  kWarpgroup,  // the matrix instruction of a warpgroup where it can run (gemm/tiles.h), else kWarp
   kLibrary,    // cuBLASLt (gemm/library.h)
 };
 inline constexpr int kManyRows = 64;
@@ -36,11 +37,9 @@ struct ProductNumbers {
   int clusters_at_once = 0;  // of eight blocks
   Line wide16, wide32, wide64;
   ManyRowsProducts many_rows = ManyRowsProducts::kWarp;
-  // By warpgroups, from kManyRows rows on: so many tiles of 128 by 128 and more are taken as such; products with a norm
-  // of so few of 64 by 64 are left to the kernels for few rows; so many blocks of split tiles run at once.
-  int64_t large_tiles = 0, few_tiles = 0, split_blocks = 0;
-  // Where both operands are swizzled: large tiles as above, and at least so many of 64 by 64.
-  int64_t small_tiles = 0;
+  // By warpgroups, from kManyRows rows on: so many tiles of 128 by 128 and more are taken as such. Of 64 by 64 there
+  // must be at least small_tiles, half as many with more than kManyRows rows.
+  int64_t large_tiles = 0, small_tiles = 0;
 };
 
 // The language model's attention (attention/attention.cu).
@@ -95,8 +94,6 @@ inline constexpr DeviceNumbers kH200Numbers = {
                  .wide32 = {2000, 53},
                  .wide64 = {6300, 65},
                  .large_tiles = 96,
-                 .few_tiles = 64,
-                 .split_blocks = 128,
                  .small_tiles = 64},
     .attention = {.blocks_at_once = 128},
     // A block of 1024 threads has an SM to itself: 6.8 us for each turn of 132 rows, 3072 logits and top-k 50. With 256

@@ -118,29 +118,12 @@ TEST_F(DeviceNumbersTest, ACardThatNobodyMeasuredIsInTheLogOnce) {
   EXPECT_THAT(Lines(), ElementsAre(HasSubstr("no measurements of " + card.name)));
 }
 
-TEST_F(DeviceNumbersTest, WarpgroupsMultiplyManyRowsWhereTheyAreAskedForAndCan) {
+// Activations between two products are swizzled where the next one reads them.
+TEST_F(DeviceNumbersTest, TilesMultiplyManyRowsWhereTheyAreAskedForAndCan) {
   DeviceNumbers numbers = kH200Numbers;
-  EXPECT_EQ(ShapeOf(GemmKind::kNormStore, 4096, 1024, 1024, numbers), GemmShape::kWide64) << "not asked for";
+  EXPECT_EQ(ShapeOf(GemmKind::kNormStore, 4096, 1024, 1024, numbers, true), GemmShape::kWide64) << "not asked for";
   numbers.products.many_rows = cuda::ManyRowsProducts::kWarpgroup;
-  EXPECT_EQ(ShapeOf(GemmKind::kNormStore, 4096, 1024, 1024, numbers), GemmShape::kWarpgroup128);
-  EXPECT_EQ(ShapeOf(GemmKind::kNormGated, 3072, 1024, 64, numbers), GemmShape::kWarpgroup64);
-  EXPECT_EQ(ShapeOf(GemmKind::kNormStore, 4096, 1024, 64, numbers), GemmShape::kWide64) << "few blocks";
-  EXPECT_EQ(ShapeOf(GemmKind::kAdd, 1024, 3072, 64, numbers), GemmShape::kCluster);
-  EXPECT_EQ(ShapeOf(GemmKind::kAdd, 1024, 3072, 128, numbers), GemmShape::kWarpgroupSplit);
-  EXPECT_EQ(ShapeOf(GemmKind::kAdd, 1024, 3072, 256, numbers), GemmShape::kWarpgroup64);
-  EXPECT_EQ(ShapeOf(GemmKind::kAdd, 2048, 6144, 1024, numbers), GemmShape::kWarpgroup128);
-  EXPECT_EQ(ShapeOf(GemmKind::kNormStore, 4096, 1024, 63, numbers), GemmShape::kWide64) << "few rows";
-  EXPECT_EQ(ShapeOf(GemmKind::kNormStore, 4096, 1056, 1024, numbers), GemmShape::kWide64) << "shares of odd sizes";
-  fake_cuda::Device ampere;
-  ampere.major = 8;
-  fake_cuda::Reset({ampere});
-  EXPECT_EQ(ShapeOf(GemmKind::kNormStore, 4096, 1024, 1024, numbers), GemmShape::kWide64) << "no such instruction";
-}
-
-// Matrices here have swizzled weights too. Activations between two products are swizzled where the next one reads them.
-TEST_F(DeviceNumbersTest, ManyRowsOfMatricesInPiecesAreMultipliedByTiles) {
-  DeviceNumbers numbers = kH200Numbers;
-  numbers.products.many_rows = cuda::ManyRowsProducts::kWarpgroup;
+  EXPECT_EQ(ShapeOf(GemmKind::kNormStore, 4096, 1024, 1024, numbers), GemmShape::kWide64) << "no swizzled weights";
   struct Case {
     GemmKind kind;
     int outputs, columns, rows;
@@ -151,8 +134,12 @@ TEST_F(DeviceNumbersTest, ManyRowsOfMatricesInPiecesAreMultipliedByTiles) {
                         {GemmKind::kNormGated, 3072, 1024, 128, GemmShape::kTiles128x64},
                         {GemmKind::kAdd, 1024, 3072, 1024, GemmShape::kTiles128x64},
                         {GemmKind::kAdd, 1024, 3072, 256, GemmShape::kTiles64x64},
-                        {GemmKind::kAdd, 1024, 3072, 128, GemmShape::kWarpgroupSplit},
-                        {GemmKind::kAdd, 1024, 3072, 56, GemmShape::kCluster}}) {
+                        {GemmKind::kAdd, 1024, 3072, 128, GemmShape::kTiles64x64},
+                        {GemmKind::kAdd, 1024, 3072, 96, GemmShape::kTiles64x64},
+                        {GemmKind::kAdd, 1024, 3072, 64, GemmShape::kCluster},
+                        {GemmKind::kAdd, 2048, 6144, 64, GemmShape::kCluster},
+                        {GemmKind::kAdd, 1024, 3072, 56, GemmShape::kCluster},
+                        {GemmKind::kNormStore, 4096, 1024, 56, GemmShape::kWide64}}) {
     SCOPED_TRACE(std::to_string(c.outputs) + " x " + std::to_string(c.columns) + ", " + std::to_string(c.rows));
     EXPECT_EQ(ShapeOf(c.kind, c.outputs, c.columns, c.rows, numbers, true), c.shape);
     cuda::Matrix matrix;
@@ -167,6 +154,7 @@ TEST_F(DeviceNumbersTest, ManyRowsOfMatricesInPiecesAreMultipliedByTiles) {
   }
   EXPECT_EQ(ShapeOf(GemmKind::kNormStore, 4096, 1056, 1024, numbers, true), GemmShape::kWide64)
       << "shares of odd sizes";
+  EXPECT_EQ(ShapeOf(GemmKind::kNormStore, 4100, 1024, 1024, numbers, true), GemmShape::kWide64) << "parts of tiles";
   fake_cuda::Device ampere;
   ampere.major = 8;
   fake_cuda::Reset({ampere});

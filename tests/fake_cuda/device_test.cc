@@ -135,7 +135,7 @@ TEST_F(DeviceTest, PretendedCardsSpeakWithTheKernelsTheyHave) {
       EXPECT_THAT((*backend)->name(), HasSubstr(", pretended on NVIDIA H100, bf16)"));
     }
     for (const std::string& call : fake_cuda::calls()) {
-      for (const char* const hopper : {"FrameKernel", "WarpgroupKernel", "ClusterKernel"}) {
+      for (const char* const hopper : {"FrameKernel", "TileKernel", "ClusterKernel"}) {
         EXPECT_EQ(call.find(hopper), std::string::npos) << call;
       }
     }

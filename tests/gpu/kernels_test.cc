@@ -427,40 +427,6 @@ INSTANTIATE_TEST_SUITE_P(
                        ::testing::Values(GemmKind::kAdd, GemmKind::kNormStore, GemmKind::kNormGated)),
     TilesName);
 
-class ManyRowsTest : public ::testing::TestWithParam<std::tuple<cuda::GemmShape, GemmKind>> {};
-
-// The shapes for many rows against those that use a warp's matrix instruction: the same bits for any number of rows,
-// with and without bias, for single and 4-element stores, and for any content of the scratch memory.
-TEST_P(ManyRowsTest, GivesTheBitsOfFewRows) {
-  QTTS_NEEDS_DEVICE();
-  const auto [shape, kind] = GetParam();
-  std::mt19937 random(31);
-  int ran = 0;
-  for (const auto& [outputs, columns] : {std::pair(64, 512), std::pair(203, 1024), std::pair(328, 3072)}) {
-    ManyRows product(kind, outputs, columns, &random);
-    for (const int rows : {64, 65, 72, 100, 128, 130, 257, ManyRows::kMost}) {
-      for (const int more : {0, 3}) {
-        const std::vector<float> got = product.Run(shape, 0, rows, more);
-        if (got.empty()) continue;
-        ++ran;
-        const std::vector<float> expected = product.Run(cuda::GemmShape::kWide64, 0, rows, more);
-        const auto stride = static_cast<size_t>(product.y_stride(more));
-        for (size_t i = 0; i < got.size(); ++i) {
-          ASSERT_EQ(std::bit_cast<uint32_t>(got[i]), std::bit_cast<uint32_t>(expected[i]))
-              << outputs << " x " << columns << ", " << rows << " rows, stride " << stride << ": row " << i / stride
-              << ", output " << i % stride << ": " << got[i] << " instead of " << expected[i];
-        }
-      }
-    }
-  }
-  if (!testing::Device().CanRunWarpgroups()) {
-    EXPECT_EQ(ran, 0);
-  }
-  QTTS_NEEDS_WARPGROUPS();
-  const bool split = shape == cuda::GemmShape::kWarpgroupSplit;
-  EXPECT_EQ(ran, split && kind != GemmKind::kAdd ? 0 : 3 * 8 * 2);
-}
-
 class LibraryTest : public ::testing::TestWithParam<GemmKind> {};
 
 // cuBLASLt's products against the project's own: close, but not the same bits. The bits of a row do not depend on the
@@ -505,20 +471,6 @@ INSTANTIATE_TEST_SUITE_P(Kinds, LibraryTest,
                          ::testing::Values(GemmKind::kAdd, GemmKind::kStore, GemmKind::kStoreSilu, GemmKind::kNormStore,
                                            GemmKind::kNormGated),
                          [](const auto& test) { return "kind" + std::to_string(static_cast<int>(test.param)); });
-
-std::string ManyRowsName(const ::testing::TestParamInfo<std::tuple<cuda::GemmShape, GemmKind>>& test) {
-  const char* const names[] = {"64", "128", "128Split"};
-  const int shape = static_cast<int>(std::get<0>(test.param)) - static_cast<int>(cuda::GemmShape::kWarpgroup64);
-  return std::string(names[shape]) + "_kind" + std::to_string(static_cast<int>(std::get<1>(test.param)));
-}
-
-INSTANTIATE_TEST_SUITE_P(Shapes, ManyRowsTest,
-                         ::testing::Combine(::testing::Values(cuda::GemmShape::kWarpgroup64,
-                                                              cuda::GemmShape::kWarpgroup128,
-                                                              cuda::GemmShape::kWarpgroupSplit),
-                                            ::testing::Values(GemmKind::kAdd, GemmKind::kStore, GemmKind::kStoreSilu,
-                                                              GemmKind::kNormStore, GemmKind::kNormGated)),
-                         ManyRowsName);
 
 struct AttentionCase {
   const char* name;
