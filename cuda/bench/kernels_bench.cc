@@ -129,7 +129,7 @@ Status Products(cudaStream_t stream, const DeviceNumbers& numbers) {
       {"1.7B qkv", GemmKind::kNormStore, 4096, 2048},      {"1.7B o", GemmKind::kAdd, 2048, 2048},
       {"1.7B gate, up", GemmKind::kNormGated, 6144, 2048}, {"1.7B down", GemmKind::kAdd, 2048, 6144},
   };
-  constexpr GemmShape kShapes[] = {GemmShape::k8Rows, GemmShape::kWide16, GemmShape::kWide32, GemmShape::kWide64,
+  constexpr GemmShape kShapes[] = {GemmShape::kFew, GemmShape::kWide16, GemmShape::kWide32, GemmShape::kWide64,
                                    GemmShape::kCluster};
   constexpr int kMostRows = 128;
   WideShape wide_shapes[] = {{GemmShape::kWide16, 16, numbers.products.wide16, {}},
@@ -264,8 +264,7 @@ Status ManyProducts(cudaStream_t stream, const DeviceNumbers& numbers) {
       {"1.7B gate, up", GemmKind::kNormGated, 6144, 2048},
       {"1.7B down", GemmKind::kAdd, 2048, 6144},
   };
-  constexpr GemmShape kShapes[] = {GemmShape::kBest, GemmShape::kCluster, GemmShape::kTiles128x128,
-                                   GemmShape::kTiles128x64, GemmShape::kTiles64x64};
+  constexpr GemmShape kShapes[] = {GemmShape::kBest, GemmShape::kCluster, GemmShape::kTiles128, GemmShape::kTiles64};
   ProductNumbers by_tiles = numbers.products;
   by_tiles.many_rows = ManyRowsProducts::kWarpgroup;
   const auto name_of = [](GemmShape shape) { return shape == GemmShape::kBest ? "own" : gemm::ProductOf(shape).name; };
@@ -309,7 +308,7 @@ Status ManyProducts(cudaStream_t stream, const DeviceNumbers& numbers) {
       double own = 0, least = 0;
       for (const GemmShape shape : kShapes) {
         r.shape = shape;
-        const bool tiles = shape >= GemmShape::kTiles128x128;
+        const bool tiles = shape >= GemmShape::kTiles128;
         r.x_swizzled = tiles && product.kind == GemmKind::kAdd;
         r.y_swizzled = tiles && product.kind == GemmKind::kNormGated;
         if (!CanRun(shape, matrix, r, numbers.products)) {

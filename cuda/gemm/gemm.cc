@@ -23,7 +23,6 @@ namespace {
 
 using gemm::GemmArguments;
 using gemm::Product;
-using gemm::RowTile;
 
 GemmArguments ArgumentsOf(const Matrix& matrix, const GemmRows& r) {
   return {matrix.data, matrix.bias, matrix.outputs, matrix.columns, matrix.chunks(), r.x,
@@ -39,15 +38,14 @@ bool ReadsPlainRows(const Matrix& matrix, const GemmRows& rows) {
 // More shared memory than this would reduce the number of thread blocks per SM.
 constexpr size_t kMaxStage = size_t{64} << 10;
 
-template <GemmShape kShape, int kBlockRows>
 constexpr Product FewProduct(const char* name) {
-  return {kShape, name, false,
+  return {GemmShape::kFew, name, false,
           [](const Matrix& matrix, const GemmRows& rows, const ProductNumbers&) {
-            return ReadsPlainRows(matrix, rows) && (kBlockRows > 1 || rows.rows == 1) &&
-                   gemm::FewStageBytes(matrix.chunks(), std::min<int64_t>(rows.rows, kBlockRows)) <= kMaxStage;
+            return ReadsPlainRows(matrix, rows) &&
+                   gemm::FewStageBytes(matrix.chunks(), std::min<int64_t>(rows.rows, gemm::kTileRows)) <= kMaxStage;
           },
           [](const Launcher& launch, const Matrix& matrix, const GemmRows& rows) {
-            gemm::RunFew(launch, matrix.kind, matrix.tiles(), ArgumentsOf(matrix, rows), kShape);
+            gemm::RunFew(launch, matrix.kind, matrix.tiles(), ArgumentsOf(matrix, rows));
           }};
 }
 
@@ -73,14 +71,14 @@ constexpr Product ClusterProduct(const char* name) {
           }};
 }
 
-template <GemmShape kShape, int kRows, int kOutputs>
+template <GemmShape kShape, int kSize>
 constexpr Product TilesProduct(const char* name) {
   return {kShape, name, true,
           [](const Matrix& matrix, const GemmRows& rows, const ProductNumbers&) {
-            return matrix.library == nullptr && gemm::CanRunTiles({kRows, kOutputs}, matrix, rows);
+            return matrix.library == nullptr && gemm::CanRunTiles(kSize, matrix, rows);
           },
           [](const Launcher& launch, const Matrix& matrix, const GemmRows& rows) {
-            gemm::RunTiles(launch, matrix, {kRows, kOutputs}, ArgumentsOf(matrix, rows), rows.normed);
+            gemm::RunTiles(launch, matrix, kSize, ArgumentsOf(matrix, rows), rows.normed);
           }};
 }
 
@@ -96,22 +94,20 @@ constexpr Product LibraryProductRow(const char* name) {
 }
 
 constexpr std::array kProducts = {
-    FewProduct<GemmShape::kOneRow, 1>("1"),
-    FewProduct<GemmShape::k8Rows, 8>("8"),
+    FewProduct("few"),
     WideProduct<GemmShape::kWide16, 16>("wide 16"),
     WideProduct<GemmShape::kWide32, 32>("wide 32"),
     WideProduct<GemmShape::kWide64, 64>("wide 64"),
     ClusterProduct("cluster"),
-    TilesProduct<GemmShape::kTiles128x128, 128, 128>("t128,128"),
-    TilesProduct<GemmShape::kTiles128x64, 128, 64>("t128,64"),
-    TilesProduct<GemmShape::kTiles64x64, 64, 64>("t64,64"),
+    TilesProduct<GemmShape::kTiles128, 128>("tiles 128"),
+    TilesProduct<GemmShape::kTiles64, 64>("tiles 64"),
     LibraryProductRow("library"),
 };
 
 // Returns whether each product stands where ProductOf() looks for its shape.
 constexpr bool AreInOrder(const auto& products) {
   for (size_t i = 0; i < products.size(); ++i) {
-    if (static_cast<size_t>(products[i].shape) != static_cast<size_t>(GemmShape::kOneRow) + i) return false;
+    if (static_cast<size_t>(products[i].shape) != static_cast<size_t>(GemmShape::kFew) + i) return false;
   }
   return products.back().shape == GemmShape::kLibrary;
 }
@@ -123,15 +119,12 @@ std::optional<GemmShape> ChooseTiles(const Matrix& matrix, int64_t rows, const P
   if (numbers.many_rows != ManyRowsProducts::kWarpgroup) return std::nullopt;
   if (matrix.swizzled == nullptr || !gemm::HasTiles(matrix)) return std::nullopt;
   if (rows < kManyRows || rows % gemm::kTileRows != 0) return std::nullopt;
-  const auto tiles = [&](int64_t tile_rows, int64_t outputs) {
-    return matrix.weight_rows() % outputs == 0 ? matrix.weight_rows() / outputs * ((rows + tile_rows - 1) / tile_rows)
-                                               : 0;
+  const auto tiles = [&](int size) {
+    return matrix.weight_rows() % size == 0 ? matrix.weight_rows() / size * ((rows + size - 1) / size) : 0;
   };
-  if (tiles(128, 128) >= numbers.large_tiles) return GemmShape::kTiles128x128;
-  if (tiles(128, 64) >= numbers.large_tiles) return GemmShape::kTiles128x64;
+  if (tiles(128) >= numbers.large_tiles) return GemmShape::kTiles128;
   // Of up to kManyRows rows the clusters of a product all run at once.
-  if (tiles(64, 64) >= (rows > kManyRows ? numbers.small_tiles / 2 : numbers.small_tiles))
-    return GemmShape::kTiles64x64;
+  if (tiles(64) >= (rows > kManyRows ? numbers.small_tiles / 2 : numbers.small_tiles)) return GemmShape::kTiles64;
   return std::nullopt;
 }
 
@@ -147,7 +140,7 @@ bool HasWarpgroupProducts() {
 }
 
 const Product& gemm::ProductOf(GemmShape shape) {
-  return kProducts[static_cast<size_t>(shape) - static_cast<size_t>(GemmShape::kOneRow)];
+  return kProducts[static_cast<size_t>(shape) - static_cast<size_t>(GemmShape::kFew)];
 }
 
 bool CanRun(GemmShape shape, const Matrix& matrix, const GemmRows& rows, const ProductNumbers& numbers) {
@@ -163,13 +156,13 @@ GemmShape ChooseShape(const Matrix& matrix, const GemmRows& rows, const ProductN
   if (matrix.library != nullptr) return GemmShape::kLibrary;
   const std::optional<GemmShape> tiles = ChooseTiles(matrix, rows.rows, numbers);
   if (tiles.has_value() && can_run(*tiles)) return *tiles;
-  if (can_run(GemmShape::kOneRow)) return GemmShape::kOneRow;
+  if (rows.rows == 1 && can_run(GemmShape::kFew)) return GemmShape::kFew;
   const bool one_round = matrix.tiles() * ((rows.rows + 7) / 8) <= numbers.blocks_at_once;
   const bool quick = one_round && rows.rows <= numbers.quick_rows && matrix.columns <= numbers.quick_columns;
   if (rows.rows > 4 && !quick && can_run(GemmShape::kCluster)) return GemmShape::kCluster;
-  if ((rows.rows <= 4 || one_round) && can_run(GemmShape::k8Rows)) return GemmShape::k8Rows;
-  // Without memory for normed rows a product with a norm has these two kernels only.
-  if (!can_run(GemmShape::kWide16)) return rows.rows == 1 ? GemmShape::kOneRow : GemmShape::k8Rows;
+  if ((rows.rows <= 4 || one_round) && can_run(GemmShape::kFew)) return GemmShape::kFew;
+  // Without memory for normed rows a product with a norm has this kernel only.
+  if (!can_run(GemmShape::kWide16)) return GemmShape::kFew;
   struct Choice {
     GemmShape shape;
     int64_t block_rows;

@@ -75,17 +75,15 @@ void ConvertRows(const Launcher& launch, Precision precision, DType type, const 
 // How rows share blocks. All shapes give the same bits.
 enum class GemmShape {
   kBest,
-  kOneRow,
-  k8Rows,   // of a block, which computes the outputs of one tile
-  kWide16,  // of a block, which computes 32 outputs
+  kFew,     // one row, or eight, of a block, which computes the outputs of one packed tile (few.h)
+  kWide16,  // rows of a block, which computes 32 outputs (wide.h)
   kWide32,
   kWide64,
   kCluster,  // for kAdd: eight blocks share the columns of up to 64 rows and of 64 or 128 outputs (cluster.h)
   // With the warpgroup's matrix instruction (tiles.h), on compute capability 9.0, for matrices that have a swizzled
-  // copy; rows by outputs of a block.
-  kTiles128x128,
-  kTiles128x64,
-  kTiles64x64,
+  // copy: rows and outputs of a block.
+  kTiles128,
+  kTiles64,
   // cuBLASLt (library.h), for matrices that it was given: these have no other shape. Other bits.
   kLibrary,
 };

@@ -31,7 +31,8 @@ struct ProductNumbers {
     int64_t per_block = 0;
   };
 
-  int64_t blocks_at_once = 0;  // of the shapes for few rows
+  int processors = 0;          // SMs of the card
+  int64_t blocks_at_once = 0;  // of the shape for few rows
   int64_t quick_rows = 0;      // products of no more rows and columns, all blocks at once, need no clusters
   int64_t quick_columns = 0;
   int clusters_at_once = 0;  // of eight blocks
@@ -86,7 +87,8 @@ struct DeviceNumbers {
 // NVIDIA H200; of the H100, whose SMs are the same. 132 SMs.
 inline constexpr DeviceNumbers kH200Numbers = {
     .measured = true,
-    .products = {.blocks_at_once = 264,  // two on an SM
+    .products = {.processors = 132,
+                 .blocks_at_once = 264,  // two on an SM
                  .quick_rows = 16,
                  .quick_columns = 2048,
                  .clusters_at_once = 16,
@@ -106,7 +108,8 @@ inline constexpr DeviceNumbers kH200Numbers = {
 };
 
 // The table for the card with this name (cudaDeviceProp::name) and number of SMs. An unknown card gets the H200's,
-// except for values that count its SMs or depend on its memory, so that no choice is far off.
+// except for values that count its SMs or depend on its memory, so that no choice is far off. `processors` of any table
+// are the card's own.
 DeviceNumbers NumbersOf(const char* card, int processors);
 
 }  // namespace qtts::cuda

@@ -88,6 +88,7 @@ TEST_F(DeviceNumbersTest, TheCardsThatWereMeasuredHaveOneTable) {
     const DeviceNumbers numbers = NumbersOf(card, 114);
     EXPECT_TRUE(numbers.measured) << card;
     EXPECT_EQ(numbers.products.blocks_at_once, 264) << card;
+    EXPECT_EQ(numbers.products.processors, 114) << card;
     EXPECT_EQ(numbers.persistent.wide_talker.in_flight, 2) << card;
   }
 }
@@ -95,6 +96,7 @@ TEST_F(DeviceNumbersTest, TheCardsThatWereMeasuredHaveOneTable) {
 TEST_F(DeviceNumbersTest, AnyOtherHasSafeOnesByItsNumberOfSms) {
   const DeviceNumbers numbers = NumbersOf("NVIDIA A100-SXM4-40GB", 108);
   EXPECT_FALSE(numbers.measured);
+  EXPECT_EQ(numbers.products.processors, 108);
   EXPECT_EQ(numbers.products.blocks_at_once, 216);
   EXPECT_EQ(numbers.products.clusters_at_once, 13);
   EXPECT_EQ(numbers.attention.blocks_at_once, 108);
@@ -129,13 +131,14 @@ TEST_F(DeviceNumbersTest, TilesMultiplyManyRowsWhereTheyAreAskedForAndCan) {
     int outputs, columns, rows;
     GemmShape shape;
   };
-  for (const Case& c : {Case{GemmKind::kNormStore, 4096, 1024, 1024, GemmShape::kTiles128x128},
-                        {GemmKind::kNormStore, 4096, 1024, 64, GemmShape::kTiles64x64},
-                        {GemmKind::kNormGated, 3072, 1024, 128, GemmShape::kTiles128x64},
-                        {GemmKind::kAdd, 1024, 3072, 1024, GemmShape::kTiles128x64},
-                        {GemmKind::kAdd, 1024, 3072, 256, GemmShape::kTiles64x64},
-                        {GemmKind::kAdd, 1024, 3072, 128, GemmShape::kTiles64x64},
-                        {GemmKind::kAdd, 1024, 3072, 96, GemmShape::kTiles64x64},
+  for (const Case& c : {Case{GemmKind::kNormStore, 4096, 1024, 1024, GemmShape::kTiles128},
+                        {GemmKind::kNormStore, 4096, 1024, 64, GemmShape::kTiles64},
+                        {GemmKind::kNormGated, 3072, 1024, 128, GemmShape::kTiles64},
+                        {GemmKind::kNormGated, 3072, 1024, 256, GemmShape::kTiles128},
+                        {GemmKind::kAdd, 1024, 3072, 1024, GemmShape::kTiles64},
+                        {GemmKind::kAdd, 1024, 3072, 256, GemmShape::kTiles64},
+                        {GemmKind::kAdd, 1024, 3072, 128, GemmShape::kTiles64},
+                        {GemmKind::kAdd, 1024, 3072, 96, GemmShape::kTiles64},
                         {GemmKind::kAdd, 1024, 3072, 64, GemmShape::kCluster},
                         {GemmKind::kAdd, 2048, 6144, 64, GemmShape::kCluster},
                         {GemmKind::kAdd, 1024, 3072, 56, GemmShape::kCluster},
@@ -148,7 +151,7 @@ TEST_F(DeviceNumbersTest, TilesMultiplyManyRowsWhereTheyAreAskedForAndCan) {
     matrix.columns = c.columns;
     EXPECT_FALSE(TakesSwizzled(matrix, c.rows, numbers.products)) << "it has none";
     matrix.swizzled = &matrix;
-    EXPECT_EQ(TakesSwizzled(matrix, c.rows, numbers.products), c.shape >= GemmShape::kTiles128x128);
+    EXPECT_EQ(TakesSwizzled(matrix, c.rows, numbers.products), c.shape >= GemmShape::kTiles128);
     EXPECT_FALSE(TakesSwizzled(matrix, c.rows, kH200Numbers.products)) << "not asked for";
     EXPECT_FALSE(TakesSwizzled(matrix, c.rows + 1, numbers.products)) << "no room for whole groups of rows";
   }
@@ -179,8 +182,8 @@ TEST_F(DeviceNumbersTest, RowsInPiecesForAnotherKernelAreAnError) {
 
 TEST_F(DeviceNumbersTest, TheChoiceOfAnH200Stays) {
   // Measured with kernels-bench in 2026.
-  EXPECT_EQ(ShapeOf(GemmKind::kNormStore, 4096, 1024, 1, kH200Numbers), GemmShape::kOneRow);
-  EXPECT_EQ(ShapeOf(GemmKind::kNormStore, 4096, 1024, 8, kH200Numbers), GemmShape::k8Rows);
+  EXPECT_EQ(ShapeOf(GemmKind::kNormStore, 4096, 1024, 1, kH200Numbers), GemmShape::kFew);
+  EXPECT_EQ(ShapeOf(GemmKind::kNormStore, 4096, 1024, 8, kH200Numbers), GemmShape::kFew);
   EXPECT_EQ(ShapeOf(GemmKind::kNormStore, 4096, 1024, 16, kH200Numbers), GemmShape::kWide16);
   EXPECT_EQ(ShapeOf(GemmKind::kNormStore, 4096, 2048, 64, kH200Numbers), GemmShape::kWide64);
   EXPECT_EQ(ShapeOf(GemmKind::kNormGated, 3072, 1024, 32, kH200Numbers), GemmShape::kWide32);
