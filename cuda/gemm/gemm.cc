@@ -123,7 +123,7 @@ std::optional<GemmShape> ChooseTiles(const Matrix& matrix, int64_t rows, const P
     return matrix.weight_rows() % size == 0 ? matrix.weight_rows() / size * ((rows + size - 1) / size) : 0;
   };
   if (tiles(128) >= numbers.large_tiles) return GemmShape::kTiles128;
-  // Of up to kManyRows rows the clusters of a product all run at once.
+  // The clusters of a product of up to kManyRows rows all run at once.
   if (tiles(64) >= (rows > kManyRows ? numbers.small_tiles / 2 : numbers.small_tiles)) return GemmShape::kTiles64;
   return std::nullopt;
 }

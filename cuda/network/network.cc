@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <string>
+#include <utility>
 
 #include "attention/attention.h"
 #include "frame/frame_state.h"
@@ -201,7 +202,8 @@ int64_t MaxPositionsOf(const ModelConfig& config) {
 
 Result<std::unique_ptr<const Network>> Network::Load(const Checkpoint& checkpoint, Precision precision,
                                                      const DeviceNumbers* numbers, cudaStream_t stream,
-                                                     const ManyRowsWeights& many_rows) {
+                                                     const ManyRowsWeights& many_rows,
+                                                     std::unique_ptr<CublasLt> library) {
   const ModelConfig& config = checkpoint.config();
   QTTS_RETURN_IF_ERROR(CheckNetwork(config));
   auto network = std::make_unique<Network>();
@@ -209,8 +211,8 @@ Result<std::unique_ptr<const Network>> Network::Load(const Checkpoint& checkpoin
   network->precision = precision;
   network->groups = config.talker.num_code_groups;
   network->max_positions = MaxPositionsOf(config);
-  if (many_rows.library_rows > 0) {
-    QTTS_ASSIGN_OR_RETURN(network->library, LibraryProducts::Create(many_rows.library_rows));
+  if (library != nullptr) {
+    network->library = std::make_unique<LibraryProducts>(std::move(library), many_rows.library_rows);
   }
   QTTS_RETURN_IF_ERROR(LoadWeights(checkpoint, numbers, stream, many_rows.swizzled, network.get()));
   return std::unique_ptr<const Network>(std::move(network));

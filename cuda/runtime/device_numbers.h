@@ -38,8 +38,8 @@ struct ProductNumbers {
   int clusters_at_once = 0;  // of eight blocks
   Line wide16, wide32, wide64;
   ManyRowsProducts many_rows = ManyRowsProducts::kWarp;
-  // By warpgroups, from kManyRows rows on: so many tiles of 128 by 128 and more are taken as such. Of 64 by 64 there
-  // must be at least small_tiles, half as many with more than kManyRows rows.
+  // By warpgroups, from kManyRows rows on: so many tiles of 128 by 128 and more are taken as such. Smaller tiles must
+  // be at least small_tiles, half as many with more than kManyRows rows.
   int64_t large_tiles = 0, small_tiles = 0;
 };
 

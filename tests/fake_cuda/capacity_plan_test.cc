@@ -75,11 +75,13 @@ TEST(CapacityPlan, KernelsToPlan) {
   model.talker.transformer.max_positions = 32768;
   const CapacityPlan own = Plan(1024, model, CardWith(ManyRowsProducts::kWarp));
   EXPECT_FALSE(own.weights.swizzled);
+  EXPECT_EQ(own.frame.prompt_rows, 512) << "several prompts share a pass with any kernels";
   EXPECT_EQ(own.frame.row_splits, 16 * 1024) << "contexts are cut";
   const CapacityPlan few_own = Plan(64, model, CardWith(ManyRowsProducts::kWarp));
   EXPECT_EQ(few_own.frame.row_splits, 8192);
   const CapacityPlan library = Plan(1024, model, CardWith(ManyRowsProducts::kLibrary));
   EXPECT_FALSE(library.weights.swizzled);
+  EXPECT_EQ(library.frame.prompt_rows, 512);
   EXPECT_EQ(library.weights.library_rows, 2048) << "the predictor's first pass has two rows a stream";
   EXPECT_EQ(Plan(1, model, CardWith(ManyRowsProducts::kLibrary)).weights.library_rows, 256) << "rows of a prompt";
   // Eight rows may have any context.
