@@ -24,6 +24,7 @@ constexpr int kSplitsOfManyRows = 16;
 CapacityPlan Plan(int voices, const ModelConfig& model, const DeviceNumbers& card) {
   const bool many = voices > kMaxRows;
   const bool by_library = card.products.many_rows == ManyRowsProducts::kLibrary;
+  const bool by_warpgroups = card.products.many_rows == ManyRowsProducts::kWarpgroup;
   CapacityPlan plan;
   const int rows = many ? GraphPath::RowBucket(std::min(voices, kMostRows)) : kMaxRows;
   // All entries are page-locked, so many rows have few.
@@ -41,13 +42,13 @@ CapacityPlan Plan(int voices, const ModelConfig& model, const DeviceNumbers& car
   plan.frame.row_splits =
       std::max({kRowSplits, many_split ? rows * kSplitsOfManyRows : 0, kMinRows * splits_of_longest});
 
-  plan.weights.swizzled = card.products.many_rows == ManyRowsProducts::kWarpgroup;
+  plan.weights.swizzled = by_warpgroups;
   // The predictor's first pass has two rows a stream.
   if (by_library) plan.weights.library_rows = std::max<int64_t>(int64_t{2} * rows, plan.frame.prompt_rows);
 
-  plan.codec_rows = std::min(rows, kMaxCodecRows);
+  // Cards with warpgroups have memory enough, and kernels for batches of more than these voices (CodecCopiesFor()).
+  plan.codec_rows = std::min(by_warpgroups ? rows : plan.captured_rows, kMaxCodecRows);
   plan.codec_copies = CodecCopiesFor(plan.codec_rows);
-  plan.counts_voices = many;
   return plan;
 }
 

@@ -29,7 +29,8 @@ size_t HostBytes() {
 }
 
 bool CanUseLibrary(const CudaOptions& options) {
-  return options.precision == Precision::kBF16 && options.path != FramePath::kPersistent;
+  return options.precision == Precision::kBF16 && options.weights == WeightForm::kPlain &&
+         options.path != FramePath::kPersistent;
 }
 
 // Once for each load: the one that counts its memory says nothing.
@@ -65,6 +66,9 @@ Status LanguageModel::Load(const Checkpoint& checkpoint, const CudaOptions& opti
   QTTS_RETURN_IF_CUDA_ERROR(DescribeDevice(&device), "asking for the device");
   const bool overlap = options.overlap && device->CanOverlap();
   QTTS_ASSIGN_OR_RETURN(numbers_, NumbersOfDevice());
+  if (options.pace.has_value()) {
+    numbers_.persistent = {.narrow_talker = *options.pace, .wide_talker = *options.pace, .predictor = *options.pace};
+  }
   QTTS_ASSIGN_OR_RETURN(std::unique_ptr<CublasLt> library, ChooseManyRows(options));
   Status loaded = LoadNetwork(checkpoint, options, std::move(library));
   if (loaded.code() == StatusCode::kUnsupported && options.products == ManyRowsProducts::kBest &&
@@ -75,13 +79,18 @@ Status LanguageModel::Load(const Checkpoint& checkpoint, const CudaOptions& opti
   }
   QTTS_RETURN_IF_ERROR(loaded);
   QTTS_ASSIGN_OR_RETURN(buffers_, FrameBuffers::Allocate(*network_, plan_.frame));
-  QTTS_ASSIGN_OR_RETURN(KvPages pages, Sequences::NewPages(*network_));
+  QTTS_ASSIGN_OR_RETURN(KvPages pages, Sequences::NewPages(*network_, stream_));
   QTTS_ASSIGN_OR_RETURN(graph_, GraphPath::Create(network_.get(), buffers_.get(), &numbers_, overlap, stream_));
   QTTS_ASSIGN_OR_RETURN(UploadRing uploads, UploadRing::Create());
+  // An integrated device that is short of memory leaves none to the host.
+  const size_t parking_bytes = options.parking_bytes.value_or(device->integrated ? 0 : HostBytes() / 4);
   sequences_ = std::make_unique<Sequences>(network_.get(), buffers_.get(), graph_.get(), &numbers_, std::move(pages),
-                                           std::move(uploads), options.max_slots,
-                                           options.parking_bytes.value_or(HostBytes() / 4), stream_);
+                                           std::move(uploads), options.max_slots, parking_bytes, stream_);
   if (options.path == FramePath::kGraph || network_->library != nullptr) return Status::Ok();
+  if (options.weights == WeightForm::kInt8) {
+    if (options.path == FramePath::kBest) return Status::Ok();
+    return Status::Unsupported("QTTS_CUDA_PATH=persistent: that kernel reads weights in BF16: choose precision=bf16");
+  }
   Result<std::unique_ptr<PersistentFrame>> persistent =
       PersistentFrame::Create(*network_, *buffers_, numbers_.persistent, options.patience, stream_);
   if (persistent.ok()) persistent_ = std::move(*persistent);
@@ -98,8 +107,9 @@ Status LanguageModel::LoadNetwork(const Checkpoint& checkpoint, const CudaOption
       plan_.weights.library_rows = std::max<int64_t>(plan_.weights.library_rows, *options.prompt_rows);
     }
   }
-  QTTS_ASSIGN_OR_RETURN(
-      network_, Network::Load(checkpoint, options.precision, &numbers_, stream_, plan_.weights, std::move(library)));
+  if (options.weights == WeightForm::kInt8) plan_.weights = {};  // a second copy would be larger than the first
+  QTTS_ASSIGN_OR_RETURN(network_, Network::Load(checkpoint, options.precision, options.weights, &numbers_, stream_,
+                                                plan_.weights, std::move(library)));
   return Status::Ok();
 }
 

@@ -38,6 +38,7 @@ enum class FramePath { kBest, kGraph, kPersistent };
 // Options of this backend: the engine's options that concern it, and its own.
 struct CudaOptions {
   Precision precision = Precision::kBF16;
+  WeightForm weights = WeightForm::kPlain;                  // of talker and code predictor; kInt8 needs kBF16
   CodecPrecision codec_precision = CodecPrecision::kExact;  // with kF32 the codec is F32, too
   int device = -1;  // of the machine's GPUs; -1 = the first that can hold the model
   int max_slots = kMaxRows;
@@ -53,7 +54,10 @@ struct CudaOptions {
   // voices on a device without warpgroups' products, if it is there.
   ManyRowsProducts products = ManyRowsProducts::kBest;
   unsigned patience = PersistentFrame::kPatience;  // for tests
-  // Host memory for parked utterances, at most; unless set, a quarter of what the process may use.
+  // Pace of the persistent kernel's weights instead of the card's; for benchmarks.
+  std::optional<PaceNumbers> pace;
+  // Host memory for parked utterances, at most; unless set, a quarter of what the process may use, and none where the
+  // device has the host's memory.
   std::optional<size_t> parking_bytes;
 };
 

@@ -39,7 +39,7 @@ struct EnumNames<qtts::Precision> {
        "bf16"},
       {static_cast<int>(qtts::Precision::kF32), "F32, slow on the GPU", "f32"},
       {static_cast<int>(qtts::Precision::kInt8),
-       "Weights of 8 bits, activations of 16, on the CPU only: faster, less exact", "int8"},
+       "Weights of 8 bits, on the CPU or with device=cuda: less memory, less exact", "int8"},
       {static_cast<int>(qtts::Precision::kInt4),
        "Weights of 4 bits, activations of 16, on the CPU only: fastest, least exact", "int4"},
       {0, nullptr, nullptr},

@@ -66,14 +66,20 @@ class NarrowWeights {
 template <int kColumnTiles, int kX, int kDepth>
 class NarrowColumns {
  public:
-  __device__ __forceinline__ NarrowColumns(const GemmArgs& arguments, const uintptr_t* rows, int begin, int lane)
-      : a(arguments), rows_(rows), begin_(begin), lane_(lane) {
+  __device__ __forceinline__ NarrowColumns(const GemmArgs& arguments, const uintptr_t* rows, int segment, int begin,
+                                           int lane)
+      : a(arguments),
+        rows_(rows),
+        first_block_(a.geometry.groups > 1 ? segment * a.geometry.by_group_blocks.value : 0),
+        begin_(begin),
+        lane_(lane) {
     GoToBegin();
   }
 
   __device__ __forceinline__ void GoToBegin() {
-    next_tap_ = Divide(begin_, a.geometry.by_chunks_per_tap);
-    next_block_ = begin_ - next_tap_ * a.geometry.by_chunks_per_tap.value;
+    const int in_group = begin_ - first_block_ * a.geometry.taps;
+    next_tap_ = Divide(in_group, a.geometry.by_group_blocks);
+    next_block_ = first_block_ + in_group - next_tap_ * a.geometry.by_group_blocks.value;
   }
   // Loads the next chunk: of each eight columns the lane's row of the chunk's tap.
   __device__ __forceinline__ void Load(int d) {
@@ -89,8 +95,8 @@ class NarrowColumns {
         from += (row & 1) != 0 ? a.x.history_plane : a.x.plane;
       }
     }
-    if (++next_block_ == a.geometry.by_chunks_per_tap.value) {
-      next_block_ = 0;
+    if (++next_block_ == first_block_ + a.geometry.by_group_blocks.value) {
+      next_block_ = first_block_;
       ++next_tap_;
     }
   }
@@ -100,12 +106,14 @@ class NarrowColumns {
  private:
   const GemmArgs& a;
   const uintptr_t* const rows_;
+  const int first_block_;  // of the segment's group
   const int begin_, lane_;
   int next_tap_, next_block_;
 };
 
-// For few columns, and channels in one group. Each warp sums one segment of one weight tile for all the block's
-// columns, loading operands straight into registers, kDepth chunks ahead; blocks go through groups of tiles.
+// For few columns; a segment is a part of the only group, or a group. Each warp sums one segment of one weight tile for
+// all the block's columns, loading operands straight into registers, kDepth chunks ahead; blocks go through groups of
+// tiles.
 template <int kColumnTiles, int kX, int kW, int kDepth>
 __global__ void __launch_bounds__(512, 1) NarrowGemm(const __grid_constant__ GemmArgs a) {
   constexpr int kColumns = kColumnTiles * 8;
@@ -136,7 +144,7 @@ __global__ void __launch_bounds__(512, 1) NarrowGemm(const __grid_constant__ Gem
   for (int i = (begin + kDepth) * (64 * kW) + lane * 7; i < end * (64 * kW); i += 256) PrefetchL2(weights + i);
   PlaceRows<kColumns>(a, first_column, places, rows);
   PlaceConstants(a, first_tile, tiles, &constants);
-  NarrowColumns<kColumnTiles, kX, kDepth> x(a, rows, begin, lane);
+  NarrowColumns<kColumnTiles, kX, kDepth> x(a, rows, segment, begin, lane);
   __syncthreads();
   WaitForPrevious();
 
@@ -193,7 +201,6 @@ __global__ void __launch_bounds__(512, 1) NarrowGemm(const __grid_constant__ Gem
 }
 
 constexpr int kWideThreads = 256;
-constexpr int kWideTiles = 6;  // weight tiles per block: 2 warps of 3
 constexpr int kWideRows = kWideTiles * kTileRows;
 constexpr int kWideSumStride = kWideRows + 4;
 constexpr int kTileHalves = kTileRows * kChannelBlock;  // of a weight tile's chunk

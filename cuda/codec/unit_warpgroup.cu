@@ -47,7 +47,7 @@ __device__ __forceinline__ void MakeHidden(const Constants<kChannels>& constants
                                            const float (&sums)[kChannels / 2], uint32_t (&to)[2][1][kPlanes][4]) {
 #pragma unroll
   for (int step = 0; step < 2; ++step) {
-    const int channel = block * kChannelBlock + lane % 4 * 8 + step * 4;
+    const int channel = block * kChannelBlock + UnitFragment::Column(lane) + step * 4;
     const float4 scale = Load4(constants.weight_scale + channel);
     const float4 bias = Load4(constants.bias + channel);
     const float4 snake_a = Load4(constants.snake_a + channel);

@@ -206,7 +206,8 @@ struct LibraryProduct::Impl {
 Result<std::unique_ptr<CublasLt>> CublasLt::Open() {
   auto library = std::make_unique<Library>();
   for (const char* name : {"libcublasLt.so.13", "libcublasLt.so.12"}) {
-    if (library->file == nullptr) library->file = dlopen(name, RTLD_NOW | RTLD_LOCAL);
+    // It stays in the process, since each count of an engine's memory opens it.
+    if (library->file == nullptr) library->file = dlopen(name, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
   }
   if (library->file == nullptr)
     return Status::Unsupported("neither libcublasLt.so.13 nor libcublasLt.so.12 can be opened: " + Installing());

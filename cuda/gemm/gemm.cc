@@ -12,6 +12,7 @@
 #include "gemm/library.h"
 #include "gemm/product.h"
 #include "gemm/tiles.h"
+#include "gemm/unpack_int8.h"
 #include "gemm/wide.h"
 #include "runtime/device.h"
 #include "runtime/succeeds.h"
@@ -128,6 +129,25 @@ std::optional<GemmShape> ChooseTiles(const Matrix& matrix, int64_t rows, const P
   return std::nullopt;
 }
 
+// Products of a matrix of 8-bit weights: from the codes for few rows, else from the values in scratch memory.
+void RunInt8(const Launcher& launch, const Matrix& matrix, const GemmRows& rows) {
+  if (rows.x_swizzled || rows.y_swizzled) {
+    launch.error = cudaErrorInvalidValue;  // TakesSwizzled() is false
+    return;
+  }
+  if (ReadsInt8(matrix, rows)) {
+    return gemm::RunFewInt8(launch, matrix.kind, matrix.tiles(), ArgumentsOf(matrix, rows));
+  }
+  gemm::UnpackInt8(launch, matrix, rows.live);
+  Matrix plain = matrix;
+  plain.form = WeightForm::kPlain;
+  plain.data = matrix.unpacked;
+  // Kernels load weights before they wait for the kernel before them.
+  const Launcher after(launch.stream, launch.numbers);
+  Gemm(after, Precision::kBF16, plain, rows);
+  if (launch.error == cudaSuccess) launch.error = after.error;
+}
+
 }  // namespace
 
 bool TakesSwizzled(const Matrix& matrix, int64_t rows, const ProductNumbers& numbers) {
@@ -183,8 +203,15 @@ int64_t WideBlocks(const Matrix& matrix, int64_t rows, int64_t block_rows) {
   return (matrix.weight_rows() + gemm::kWideOutputs - 1) / gemm::kWideOutputs * ((rows + block_rows - 1) / block_rows);
 }
 
+bool ReadsInt8(const Matrix& matrix, const GemmRows& rows) {
+  if (matrix.unpacked == nullptr || rows.shape == GemmShape::kFew) return true;
+  const size_t stage = gemm::FewStageBytes(matrix.chunks(), std::min<int64_t>(rows.rows, gemm::kTileRows));
+  return rows.shape == GemmShape::kBest && rows.rows <= kMaxInt8Rows && stage <= kMaxStage;
+}
+
 void Gemm(const Launcher& launch, Precision precision, const Matrix& matrix, const GemmRows& r) {
   if (precision == Precision::kF32) return gemm::RunF32(launch, matrix.kind, matrix.tiles(), ArgumentsOf(matrix, r));
+  if (matrix.form == WeightForm::kInt8) return RunInt8(launch, matrix, r);
   const ProductNumbers& numbers = launch.numbers->products;
   const Product& product = gemm::ProductOf(r.shape == GemmShape::kBest ? ChooseShape(matrix, r, numbers) : r.shape);
   if ((r.x_swizzled || r.y_swizzled) && !product.takes_swizzled) {

@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "checkpoint/dtype.h"
+#include "gemm/int8.h"
 #include "rules/chunk.h"
 #include "rules/precision.h"
 #include "runtime/launch.h"
@@ -48,22 +49,31 @@ struct Matrix {
   const void* swizzled = nullptr;
   // If set, all products of the matrix are the library's, and `data` is plain rows (library.h).
   const LibraryProduct* library = nullptr;
+  WeightForm form = WeightForm::kPlain;  // of `data`
+  // For kInt8: scratch memory of plain_bytes(kBF16), which matrices may share if their products follow one another on
+  // one stream. Without it all products are those of few rows.
+  void* unpacked = nullptr;
 
   int chunks() const { return Padded(columns) / kChunk; }
   int weight_rows() const { return kind == GemmKind::kNormGated ? 2 * outputs : outputs; }  // without padding
   int tile() const { return kind == GemmKind::kNormGated ? 8 : TileOutputs(kind); }         // of `outputs`
   int tiles() const { return (outputs + tile() - 1) / tile(); }
+  // Bytes of `data`.
   size_t bytes(Precision precision) const {
+    return form == WeightForm::kInt8 ? int8_layout().bytes() : plain_bytes(precision);
+  }
+  size_t plain_bytes(Precision precision) const {
     return static_cast<size_t>(tiles()) * static_cast<size_t>(TileOutputs(kind)) *
            static_cast<size_t>(Padded(columns)) * ElementBytes(precision);
   }
+  gemm::Int8Layout int8_layout() const { return {tiles(), TileOutputs(kind) / 8, chunks()}; }
 };
 
 // Rows of a tile that a source matrix fills.
 enum class PackPart { kWhole, kGate, kUp };
 
 // Packs rows of `type` [rows][matrix.columns], lying on the device, into outputs [first, first + rows)
-// of `matrix`, whose memory was zero before.
+// of `matrix`, whose memory was zero before, in the matrix's form. kInt8 needs kBF16.
 void Pack(const Launcher& launch, Precision precision, const Matrix& matrix, PackPart part, DType type,
           const void* source, int64_t first, int64_t rows);
 
@@ -127,6 +137,12 @@ bool CanRun(GemmShape shape, const Matrix& matrix, const GemmRows& rows, const P
 GemmShape ChooseShape(const Matrix& matrix, const GemmRows& rows, const ProductNumbers& numbers);
 // Blocks of the wide shapes, of `block_rows` rows each.
 int64_t WideBlocks(const Matrix& matrix, int64_t rows, int64_t block_rows);
+
+// Rows up to which a matrix of 8-bit weights is read once for every eight rows. More rows bring its values to
+// `unpacked` first, which reads and writes 2.5 bytes a weight.
+constexpr int64_t kMaxInt8Rows = 32;
+// True if a product of a matrix of 8-bit weights reads the codes, false if it reads `unpacked`.
+bool ReadsInt8(const Matrix& matrix, const GemmRows& rows);
 
 void Gemm(const Launcher& launch, Precision precision, const Matrix& matrix, const GemmRows& rows);
 

@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "gemm/gemm.h"
+#include "gemm/int8.h"
 #include "runtime/device_math.cuh"
 
 // Weights into the order in which lanes load them.
@@ -50,6 +51,36 @@ __global__ void PackKernel(Precision precision, int chunks, int tile_outputs, Pa
   for (int e = 0; e < valid; ++e) out[e] = FromFloat<__nv_bfloat16>(Element(type, source, row * columns + k + e));
 }
 
+// A thread for each group: a chunk of columns of a row.
+__global__ void PackInt8Kernel(gemm::Int8Layout layout, PackPart part, DType type, const void* source, int64_t first,
+                               int64_t rows, int columns, char* target) {
+  const int64_t i = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
+  if (i >= rows * layout.chunks) return;
+  const int64_t row = i / layout.chunks;
+  const int column = static_cast<int>(i % layout.chunks) * kChunk;
+  const int64_t output = first + row;
+  const int64_t weight_row =
+      part == PackPart::kWhole ? output : output / 8 * 16 + output % 8 + (part == PackPart::kUp ? 8 : 0);
+  const int valid = min(kChunk, columns - column);
+  float weights[kChunk];
+  unsigned largest = 0;  // bits of the magnitude: NaN is larger than infinity
+#pragma unroll
+  for (int e = 0; e < kChunk; ++e) {
+    weights[e] = e < valid ? Element(type, source, row * columns + column + e) : 0;
+    largest = max(largest, __float_as_uint(weights[e]) & 0x7FFFFFFFU);
+  }
+  const uint16_t scale = gemm::Int8Scale(__uint_as_float(largest));
+  *reinterpret_cast<uint16_t*>(target + layout.ScaleAt(weight_row, column)) = scale;
+#pragma unroll
+  for (int e = 0; e < kChunk; e += 8) {
+    int codes[8];
+#pragma unroll
+    for (int k = 0; k < 8; ++k) codes[k] = gemm::Int8Code(weights[e + k], scale);
+    const gemm::Int8Unit unit = gemm::PackInt8(codes);
+    *reinterpret_cast<uint2*>(target + layout.UnitAt(weight_row, column + e)) = {unit.words[0], unit.words[1]};
+  }
+}
+
 template <typename T>
 __global__ void ConvertKernel(DType type, const void* source, int64_t rows, int64_t columns, T* target,
                               int64_t stride) {
@@ -67,6 +98,11 @@ unsigned BlocksFor(int64_t threads) { return static_cast<unsigned>((threads + kP
 
 void Pack(const Launcher& launch, Precision precision, const Matrix& matrix, PackPart part, DType type,
           const void* source, int64_t first, int64_t rows) {
+  if (matrix.form == WeightForm::kInt8) {
+    launch(PackInt8Kernel, dim3(BlocksFor(rows * matrix.chunks())), kPackThreads, 0, matrix.int8_layout(), part, type,
+           source, first, rows, matrix.columns, static_cast<char*>(matrix.data));
+    return;
+  }
   const int64_t threads = rows * ((matrix.columns + 7) / 8);
   launch(PackKernel, dim3(BlocksFor(threads)), kPackThreads, 0, precision, matrix.chunks(), TileOutputs(matrix.kind),
          part, type, source, first, rows, matrix.columns, matrix.data);

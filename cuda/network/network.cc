@@ -74,7 +74,7 @@ Status LoadText(const TalkerWeights& talker, Network* network) {
   const Launcher& launch = network->loader->launch();
   // A loader of its own: the projection's matrices are not needed afterwards.
   QTTS_ASSIGN_OR_RETURN(const std::unique_ptr<WeightLoader> temporary,
-                        WeightLoader::Create(network->precision, launch.numbers, launch.stream));
+                        WeightLoader::Create(network->precision, WeightForm::kPlain, launch.numbers, launch.stream));
   QTTS_ASSIGN_OR_RETURN(const Matrix fc1, temporary->LoadLinear(GemmKind::kStoreSilu, talker.text_fc1));
   QTTS_ASSIGN_OR_RETURN(const Matrix fc2, temporary->LoadLinear(GemmKind::kStore, talker.text_fc2));
   QTTS_ASSIGN_OR_RETURN(network->text_table, network->loader->NewTable(talker.text_embedding.shape[0], fc2.outputs));
@@ -165,7 +165,7 @@ Status TakeProducts(Network* network) {
 
 Status LoadWeights(const Checkpoint& checkpoint, const DeviceNumbers* numbers, cudaStream_t stream, bool swizzled,
                    Network* network) {
-  QTTS_ASSIGN_OR_RETURN(network->loader, WeightLoader::Create(network->precision, numbers, stream));
+  QTTS_ASSIGN_OR_RETURN(network->loader, WeightLoader::Create(network->precision, network->form, numbers, stream));
   QTTS_RETURN_IF_ERROR(LoadText(checkpoint.talker(), network));
   QTTS_ASSIGN_OR_RETURN(network->talker, LoadStack(network->config.talker.transformer, checkpoint.talker().transformer,
                                                    network->loader.get()));
@@ -178,6 +178,7 @@ Status LoadWeights(const Checkpoint& checkpoint, const DeviceNumbers* numbers, c
     network->heads.push_back(matrix);
   }
   QTTS_RETURN_IF_ERROR(LoadCodeTables(checkpoint, network));
+  QTTS_RETURN_IF_ERROR(network->loader->ShareUnpacked(Matrices(network)));
   if (network->library != nullptr) QTTS_RETURN_IF_ERROR(TakeProducts(network));
   if (swizzled) {
     for (Matrix* matrix : Matrices(network)) QTTS_RETURN_IF_ERROR(network->loader->AddSwizzled(matrix));
@@ -200,7 +201,7 @@ int64_t MaxPositionsOf(const ModelConfig& config) {
   return std::min<int64_t>(config.talker.transformer.max_positions, kMaxPositions);
 }
 
-Result<std::unique_ptr<const Network>> Network::Load(const Checkpoint& checkpoint, Precision precision,
+Result<std::unique_ptr<const Network>> Network::Load(const Checkpoint& checkpoint, Precision precision, WeightForm form,
                                                      const DeviceNumbers* numbers, cudaStream_t stream,
                                                      const ManyRowsWeights& many_rows,
                                                      std::unique_ptr<CublasLt> library) {
@@ -209,6 +210,7 @@ Result<std::unique_ptr<const Network>> Network::Load(const Checkpoint& checkpoin
   auto network = std::make_unique<Network>();
   network->config = config;
   network->precision = precision;
+  network->form = form;
   network->groups = config.talker.num_code_groups;
   network->max_positions = MaxPositionsOf(config);
   if (library != nullptr) {

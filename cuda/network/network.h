@@ -33,9 +33,10 @@ struct ManyRowsWeights {
 
 // Talker and code predictor on the device: layers, heads, tables. Constant once loaded.
 struct Network {
-  // Waits for the weights. `numbers` must outlive the network. `library`: it computes all products; none: they are the
-  // project's own. kUnsupported as CheckNetwork(), and where the library lacks a product.
-  static Result<std::unique_ptr<const Network>> Load(const Checkpoint& checkpoint, Precision precision,
+  // Waits for the weights. `form`: of all matrices that frames read; kInt8 is for kBF16 without ManyRowsWeights.
+  // `numbers` must outlive the network. `library`: it computes all products; none: they are the project's own.
+  // kUnsupported as CheckNetwork(), and where the library lacks a product.
+  static Result<std::unique_ptr<const Network>> Load(const Checkpoint& checkpoint, Precision precision, WeightForm form,
                                                      const DeviceNumbers* numbers, cudaStream_t stream,
                                                      const ManyRowsWeights& many_rows = {},
                                                      std::unique_ptr<CublasLt> library = nullptr);
@@ -48,8 +49,9 @@ struct Network {
 
   ModelConfig config;
   Precision precision = Precision::kBF16;
-  int groups = 0;             // codes of a frame
-  int64_t max_positions = 0;  // of an utterance
+  WeightForm form = WeightForm::kPlain;  // of the matrices
+  int groups = 0;                        // codes of a frame
+  int64_t max_positions = 0;             // of an utterance
   std::unique_ptr<WeightLoader> loader;
   std::unique_ptr<LibraryProducts> library;  // null: the products are the project's own
 

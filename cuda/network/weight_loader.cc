@@ -22,12 +22,12 @@ int64_t ColumnsOf(const TensorView& tensor) { return tensor.elements() / std::ma
 
 }  // namespace
 
-WeightLoader::WeightLoader(Precision precision, const DeviceNumbers* numbers, cudaStream_t stream)
-    : precision_(precision), launch_(stream, numbers) {}
+WeightLoader::WeightLoader(Precision precision, WeightForm form, const DeviceNumbers* numbers, cudaStream_t stream)
+    : precision_(precision), form_(form), launch_(stream, numbers) {}
 
-Result<std::unique_ptr<WeightLoader>> WeightLoader::Create(Precision precision, const DeviceNumbers* numbers,
-                                                           cudaStream_t stream) {
-  std::unique_ptr<WeightLoader> loader(new WeightLoader(precision, numbers, stream));
+Result<std::unique_ptr<WeightLoader>> WeightLoader::Create(Precision precision, WeightForm form,
+                                                           const DeviceNumbers* numbers, cudaStream_t stream) {
+  std::unique_ptr<WeightLoader> loader(new WeightLoader(precision, form, numbers, stream));
   QTTS_ASSIGN_OR_RETURN(loader->uploads_, UploadRing::Create(kPieceBytes));
   return loader;
 }
@@ -66,6 +66,7 @@ Result<Matrix> WeightLoader::LoadMatrix(GemmKind kind, const std::vector<const T
                                         const std::vector<const TensorView*>& biases) {
   Matrix matrix;
   matrix.kind = kind;
+  matrix.form = form_;
   matrix.columns = static_cast<int>(ColumnsOf(*parts.front()));
   for (const TensorView* part : parts) matrix.outputs += static_cast<int>(RowsOf(*part));
   QTTS_ASSIGN_OR_RETURN(matrix.data, Allocate(matrix.bytes(precision_)));
@@ -96,6 +97,7 @@ Result<Matrix> WeightLoader::LoadLinear(GemmKind kind, const LinearWeights& line
 Result<Matrix> WeightLoader::LoadGated(const TensorView& gate, const TensorView& up) {
   Matrix matrix;
   matrix.kind = GemmKind::kNormGated;
+  matrix.form = form_;
   matrix.columns = static_cast<int>(ColumnsOf(gate));
   matrix.outputs = static_cast<int>(RowsOf(gate));
   QTTS_ASSIGN_OR_RETURN(matrix.data, Allocate(matrix.bytes(precision_)));
@@ -157,6 +159,17 @@ Result<const float*> WeightLoader::LoadFloats(const std::vector<float>& values) 
       EnqueueCopy(data, values.data(), values.size() * sizeof(float), cudaMemcpyHostToDevice, launch_.stream),
       kLoading);
   return static_cast<const float*>(data);
+}
+
+Status WeightLoader::ShareUnpacked(const std::vector<Matrix*>& matrices) {
+  size_t bytes = 0;
+  for (const Matrix* matrix : matrices) {
+    if (matrix->form == WeightForm::kInt8) bytes = std::max(bytes, matrix->plain_bytes(precision_));
+  }
+  if (bytes == 0) return Status::Ok();
+  QTTS_ASSIGN_OR_RETURN(void* const unpacked, Allocate(bytes));
+  for (Matrix* matrix : matrices) matrix->unpacked = unpacked;
+  return Status::Ok();
 }
 
 Status WeightLoader::AddSwizzled(Matrix* matrix) {

@@ -30,9 +30,9 @@ struct Table {
 // piece before is being converted and packed. Owns what it has loaded. Not thread-safe.
 class WeightLoader {
  public:
-  // `numbers` must outlive it.
-  static Result<std::unique_ptr<WeightLoader>> Create(Precision precision, const DeviceNumbers* numbers,
-                                                      cudaStream_t stream);
+  // `form`: of matrices; kInt8 needs kBF16. `numbers` must outlive it.
+  static Result<std::unique_ptr<WeightLoader>> Create(Precision precision, WeightForm form,
+                                                      const DeviceNumbers* numbers, cudaStream_t stream);
 
   // Matrices of the frame. Parts lie one after the other in the outputs; biases are all there or none.
   Result<Matrix> LoadMatrix(GemmKind kind, const std::vector<const TensorView*>& parts,
@@ -54,6 +54,9 @@ class WeightLoader {
   Result<const float*> LoadFloats(const TensorView& tensor);
   Result<const float*> LoadFloats(const std::vector<float>& values);
 
+  // Gives matrices of 8-bit weights one scratch memory for their values, of the largest matrix's size.
+  Status ShareUnpacked(const std::vector<Matrix*>& matrices);
+
   // Sets `swizzled` of a BF16 matrix that has been loaded, where its sizes allow products of them (gemm/tiles.h).
   Status AddSwizzled(Matrix* matrix);
 
@@ -68,12 +71,13 @@ class WeightLoader {
   const Launcher& launch() const { return launch_; }
 
  private:
-  WeightLoader(Precision precision, const DeviceNumbers* numbers, cudaStream_t stream);
+  WeightLoader(Precision precision, WeightForm form, const DeviceNumbers* numbers, cudaStream_t stream);
   Result<void*> Allocate(size_t bytes);
   // Uploads rows [first, first + rows) of the tensor's bytes at a time; `use` enqueues the kernels that read them.
   Status Upload(const TensorView& tensor, const std::function<void(const void*, int64_t first, int64_t rows)>& use);
 
   Precision precision_;
+  WeightForm form_;
   Launcher launch_;
   std::vector<DeviceMemory> owned_;
   size_t bytes_ = 0;

@@ -66,8 +66,11 @@ Status CheckOptions(const EngineOptions& options, bool cpu_has_bf16) {
     const std::string setting = Setting(options.precision);
     if (IsGpu(options.device)) {
       return Status::InvalidArgument(setting +
-                                     " is arithmetic of the CPU, the GPU computes in BF16: choose precision=auto, or "
-                                     "device=cpu");
+                                     " is arithmetic of the CPU; the GPU has bf16, f32 and int8: choose one of them, "
+                                     "or device=cpu");
+    }
+    if (options.device == Device::kAuto && options.precision == Precision::kInt8) {
+      return CheckCpuOnly(options, setting + " with " + Setting(Device::kAuto) + " takes the CPU", Setting(kGpu));
     }
     if (options.device == Device::kAuto) {
       return CheckCpuOnly(options, setting + " is arithmetic of the CPU", "precision=auto");
@@ -89,7 +92,7 @@ bool NeedsGpu(const EngineOptions& options, bool cpu_has_bf16) {
 }
 
 bool NeedsCpu(const EngineOptions& options) {
-  return options.precision == Precision::kInt8 || options.precision == Precision::kInt4;
+  return options.precision == Precision::kInt4 || (options.precision == Precision::kInt8 && !IsGpu(options.device));
 }
 
 EngineOptions OnGpu(EngineOptions options) {
@@ -136,7 +139,9 @@ std::string NoteCpuInstead(const Status& status) {
 
 void LogCpuChoice(const EngineOptions& options) {
   if (options.device == Device::kCpu || !LogEnabled(LogLevel::kInfo)) return;
-  Log(LogLevel::kInfo, "using the CPU: " + Setting(options.precision) + " is CPU arithmetic");
+  const bool is_int8 = options.precision == Precision::kInt8;
+  Log(LogLevel::kInfo, "using the CPU: " + Setting(options.precision) +
+                           (is_int8 ? " takes a GPU only with " + Setting(kGpu) : " is CPU arithmetic"));
 }
 
 }  // namespace qtts

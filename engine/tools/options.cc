@@ -199,8 +199,8 @@ std::vector<Option> EngineAndFileOptions() {
        "voices that fit",
        "NAME"},
       {"precision", 0, kRunning | kDecode | kInspect | kCheck | kAlign | kMeasuring, &O::precision,
-       "auto (default: bf16 on the GPU, f32 on the CPU), bf16 or f32; on the CPU alone int8 or int4, which are faster "
-       "and less exact; of `decode` on the GPU, auto and bf16 are products of tensor cores with sums in F32",
+       "auto (default: bf16 on the GPU, f32 on the CPU), bf16, f32 or int8, which needs less memory and is less exact; "
+       "on the CPU alone int4; of `decode` on the GPU, auto and bf16 are products of tensor cores with sums in F32",
        "NAME"},
       {"codec-precision", 0, kRunning | kDecode, &O::codec_precision,
        "exact (default) or, on the GPU alone, fast: a third of the codec's multiplications, less exact", "NAME"},
@@ -252,7 +252,7 @@ std::span<const Option> Options() {
 
 constexpr size_t kSwitch = 0;  // index in Target
 
-// "--seed N"
+// Returns "--seed N".
 std::string Shown(const Option& option) {
   return "--" + std::string(option.name) + (option.value == nullptr ? "" : " " + std::string(option.value));
 }
@@ -346,7 +346,7 @@ struct Parser {
   std::vector<GOptionEntry> entries;
 };
 
-// "auto, cpu or cuda".
+// Returns "auto, cpu or cuda".
 std::string DeviceNames() {
   std::string names;
   for (const DeviceEntry& device : kDevices) {

@@ -3,16 +3,14 @@
 // others gets its prompt and its codes. Groups of layers are also quantised alone, weights only, to see which ones
 // matter.
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <cstdio>
-#include <cstdlib>
-#include <cstring>
 #include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "arguments.h"
 #include "checkpoint/checkpoint.h"
 #include "cpu/bf16_kernels.h"
 #include "cpu/codec_decoder.h"
@@ -21,6 +19,7 @@
 #include "cpu/predictor.h"
 #include "cpu/talker.h"
 #include "cpu/weight_packer.h"
+#include "gpu/int8_values.h"
 #include "prompt/prompt.h"
 #include "sampling/sampler.h"
 #include "text/text_feed.h"
@@ -30,23 +29,14 @@ namespace {
 
 using namespace qtts;       // NOLINT(google-build-using-namespace): a program of one file
 using namespace qtts::cpu;  // NOLINT(google-build-using-namespace)
+using bench::Fail;
+using bench::Take;
 
 constexpr const char* kUsage =
     "usage: measure-arithmetic MODEL_DIR [--frames N] [--text TEXT] [--threads N]\n"
     "  --frames N   frames at most (default 50)\n";
 constexpr const char* kText = "The river was wide and slow, and the boats went down it one after the other.";
 constexpr uint64_t kSeed = 1;
-
-[[noreturn]] void Fail(const std::string& message) {
-  std::fprintf(stderr, "measure-arithmetic: %s\n", message.c_str());
-  std::exit(1);
-}
-
-template <typename T>
-T Take(Result<T> result) {
-  if (!result.ok()) Fail(result.status().message());
-  return *std::move(result);
-}
 
 // Results of one run over the prompt and the codes.
 struct Outputs {
@@ -164,10 +154,22 @@ class Model {
 // Quantised weights as F32: the error of the weights alone.
 class Rounded {
  public:
+  // In the CPU's groups.
   explicit Rounded(CodeBits bits) : bits_(bits) {}
+  // 8 bits in the GPU's groups.
+  Rounded() : as_gpu_(true) {}
 
   void Round(TensorView* tensor) {
     const MatrixView w = MatrixOf(*tensor);
+    if (as_gpu_) {
+      auto values = std::make_unique<std::vector<float>>(static_cast<size_t>(w.rows * w.cols));
+      ToFloat(w.dtype, w.data, w.rows * w.cols, values->data());
+      testing::RoundToInt8(w.rows, w.cols, values->data());
+      tensor->dtype = DType::kF32;
+      tensor->data = values->data();
+      values_.push_back(std::move(values));
+      return;
+    }
     QuantizedView view;
     view.bits = bits_;
     view.rows = w.rows;
@@ -201,6 +203,15 @@ class Rounded {
     tensor->data = values->data();
     values_.push_back(std::move(values));
   }
+  void RoundAll(TalkerWeights* talker, PredictorWeights* predictor) {
+    for (TransformerWeights* weights : {&talker->transformer, &predictor->transformer}) {
+      RoundAttention(weights, 0, weights->layers.size());
+      RoundMlp(weights, 0, weights->layers.size());
+    }
+    Round(&talker->codec_head);
+    for (TensorView& head : predictor->heads) Round(&head);
+    if (predictor->input_projection.has_value()) Round(&predictor->input_projection->weight);
+  }
   void RoundAttention(TransformerWeights* weights, size_t begin, size_t end) {
     for (size_t i = begin; i < end; ++i) {
       TransformerLayerWeights& layer = weights->layers[i];
@@ -215,7 +226,8 @@ class Rounded {
   }
 
  private:
-  const CodeBits bits_;
+  const CodeBits bits_ = CodeBits::k8;
+  const bool as_gpu_ = false;
   std::vector<std::unique_ptr<std::vector<float>>> values_;
 };
 
@@ -226,13 +238,6 @@ void Print(const char* name, const Outputs& exact, const Outputs& other) {
   std::fflush(stdout);
 }
 
-int Number(const char* text) {
-  int number = 0;
-  const auto [end, error] = std::from_chars(text, text + std::strlen(text), number);
-  if (error != std::errc() || *end != '\0' || number < 1) Fail(std::string(text) + ": not a number above 0");
-  return number;
-}
-
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -240,29 +245,13 @@ int main(int argc, char** argv) {
   std::string text = kText;
   int frames = 50;
   int threads = 2;
-  for (int i = 1; i < argc; ++i) {
-    const std::string_view option = argv[i];
-    if (option == "--help") {
-      std::fputs(kUsage, stdout);
-      return 0;
-    }
-    if (option.substr(0, 2) != "--" && folder.empty()) {
-      folder = option;
-    } else if (i + 1 < argc && option == "--frames") {
-      frames = Number(argv[++i]);
-    } else if (i + 1 < argc && option == "--threads") {
-      threads = Number(argv[++i]);
-    } else if (i + 1 < argc && option == "--text") {
-      text = argv[++i];
-    } else {
-      std::fputs(kUsage, stderr);
-      return 2;
-    }
-  }
-  if (folder.empty()) {
-    std::fputs(kUsage, stderr);
-    return 2;
-  }
+  bench::Arguments(kUsage)
+      .Positional(&folder)
+      .Add("--frames", &frames, 1)
+      .Add("--threads", &threads, 1)
+      .Add("--text", &text)
+      .Parse(argc, argv);
+  if (folder.empty()) Fail("the folder of a model is missing; see --help");
   const auto checkpoint = Take(Checkpoint::Open(folder));
   const auto tokenizer = Take(Tokenizer::Load(folder, TokenizerPattern::kNative));
   const PromptBuilder builder = Take(PromptBuilder::Create(checkpoint->config(), tokenizer));
@@ -298,6 +287,15 @@ int main(int argc, char** argv) {
        {Whole{"bf16", Arithmetic::kBF16}, Whole{"int8", Arithmetic::kInt8}, Whole{"int4", Arithmetic::kInt4}}) {
     if (whole.arithmetic == Arithmetic::kBF16 && !HasBF16Products()) continue;
     Print(whole.name, reference, run(talker, predictor, whole.arithmetic));
+  }
+  for (const Whole& whole :
+       {Whole{"int8 on a GPU", Arithmetic::kBF16}, Whole{"int8 on a GPU, weights", Arithmetic::kF32}}) {
+    if (whole.arithmetic == Arithmetic::kBF16 && !HasBF16Products()) continue;
+    Rounded rounded;
+    TalkerWeights t = talker;
+    PredictorWeights p = predictor;
+    rounded.RoundAll(&t, &p);
+    Print(whole.name, reference, run(t, p, whole.arithmetic));
   }
   for (const CodeBits bits : {CodeBits::k8, CodeBits::k4}) {
     const std::string prefix = bits == CodeBits::k8 ? "8 bits, " : "4 bits, ";

@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <memory>
 #include <random>
 #include <string>
@@ -40,7 +41,9 @@ inline std::string NoDevice() {
 // middle, which of two is the last layer.
 class RandomModel {
  public:
-  explicit RandomModel(const golden::RandomCheckpointSpec& spec) {
+  // `change`(folder) may change the files before they are opened.
+  explicit RandomModel(const golden::RandomCheckpointSpec& spec,
+                       const std::function<void(const std::string&)>& change = nullptr) {
     static int number = 0;
     folder_ = std::filesystem::path(::testing::TempDir()) /
               ("qtts-gpu-" + std::to_string(::getpid()) + "-" + std::to_string(number++));
@@ -49,6 +52,7 @@ class RandomModel {
     std::ofstream(folder_ / "qttssrc.json")
         << R"({"alignment": {"layer": )" << spec.talker.num_hidden_layers / 2 << R"(, "head": )"
         << spec.talker.num_attention_heads - 1 << R"(, "offset_ms": 0}})";
+    if (change != nullptr) change(folder_.string());
     auto checkpoint = Checkpoint::Open(folder_.string());
     EXPECT_TRUE(checkpoint.ok()) << checkpoint.status().message();
     if (checkpoint.ok()) checkpoint_ = *checkpoint;

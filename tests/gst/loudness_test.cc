@@ -151,7 +151,7 @@ class LoudnessTest : public GstTest {
  protected:
   // The sound with these properties, of a model whose speakers were measured or not.
   static std::vector<float> Play(const std::string& properties, bool measured = false) {
-    fake::Reset(measured ? MeasuredScript() : fake::DefaultScript());  // the samples have the number of the utterance
+    fake::Reset(measured ? MeasuredScript() : fake::Script());  // the samples have the number of the utterance
     Pipeline pipeline("qttssrc name=src text=abc " + properties + " ! audio/x-raw,format=F32LE ! fakesink async=false");
     Recorder& record = pipeline.Record(true);
     EXPECT_TRUE(pipeline.PlayToEnd());
@@ -164,7 +164,7 @@ class LoudnessTest : public GstTest {
     return sound;
   }
   static fake::Script MeasuredScript() {
-    fake::Script script = fake::DefaultScript();
+    fake::Script script;
     script.info.description.loudness = {{"ann", -20}, {"bob", -30}};
     return script;
   }
@@ -200,33 +200,25 @@ TEST_F(LoudnessTest, LoudSpeechStaysBelowTheCeiling) {
 TEST_F(LoudnessTest, AnUnmeasuredVoiceIsLeftAloneWithOneWarning) {
   const std::vector<float> plain = Play("");
   EXPECT_EQ(Play("target-loudness=-10"), plain);
-  Pipeline pipeline("qttssrc name=src idle-mode=wait speaker=ann target-loudness=-10 ! fakesink async=false");
-  pipeline.Set(GST_STATE_PLAYING);
-  guint64 id = 0;
-  for (int i = 0; i < 3; ++i) {
-    g_signal_emit_by_name(pipeline.src(), "speak", "a", nullptr, &id);
-    ASSERT_NE(id, 0U);
-  }
-  ASSERT_TRUE(WaitFor([&] { return GetStat(pipeline.src(), "utterances") == 3; }));
-  const auto warnings = pipeline.Pending(GST_MESSAGE_WARNING);
+  Speak speak("idle-mode=wait speaker=ann target-loudness=-10");
+  speak.Set(GST_STATE_PLAYING);
+  for (int i = 0; i < 3; ++i) ASSERT_NE(speak.Say("a"), 0U);
+  speak.AwaitStat("utterances", 3);
+  const auto warnings = speak.Pending(GST_MESSAGE_WARNING);
   ASSERT_EQ(warnings.size(), 1U);
   EXPECT_THAT(ParseProblem(warnings[0].get()).text, HasSubstr("qtts-tool loudness"));
 }
 
 TEST_F(LoudnessTest, IsASettingOfAnUtterance) {
   fake::SetScript(MeasuredScript());
-  Pipeline pipeline("qttssrc name=src idle-mode=wait ! audio/x-raw,format=F32LE ! fakesink async=false");
-  Recorder& record = pipeline.Record(true);
-  pipeline.Set(GST_STATE_PLAYING);
-  for (const double target : {0.0, -26.0}) {
-    GstStructure* params = gst_structure_new("params", "target-loudness", G_TYPE_DOUBLE, target, nullptr);
-    guint64 id = 0;
-    g_signal_emit_by_name(pipeline.src(), "speak", "a", params, &id);
-    gst_structure_free(params);
-    ASSERT_NE(id, 0U);
+  Speak speak("idle-mode=wait ! audio/x-raw,format=F32LE");
+  speak.Record(true);
+  speak.Set(GST_STATE_PLAYING);
+  for (const char* target : {"0.0", "-26.0"}) {
+    ASSERT_NE(speak.Say("a", ("params, target-loudness=(double)" + std::string(target)).c_str()), 0U);
   }
-  ASSERT_TRUE(WaitFor([&] { return record.buffer_count() == 2; }));
-  const auto buffers = record.buffers();
+  speak.Await(2);
+  const auto buffers = speak.buffers();
   float loud = 0;
   float soft = 0;
   constexpr size_t kPlace = 75;  // a sample of the tone

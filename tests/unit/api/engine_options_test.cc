@@ -83,17 +83,43 @@ TEST_F(EngineOptionsTest, NumbersOutOfRangeAreRefused) {
 }
 
 TEST_F(EngineOptionsTest, WhatTheGpuCannotDoIsRefused) {
-  for (const Precision precision : {Precision::kInt8, Precision::kInt4}) {
-    const std::string setting = "precision=" + std::string(PrecisionName(precision));
-    options_.precision = precision;
-    options_.device = Device::kCuda;
-    ExpectRefused(StatusCode::kInvalidArgument, setting + " is arithmetic of the CPU");
-    ExpectRefused(StatusCode::kInvalidArgument, "choose precision=auto, or device=cpu");
-    options_.device = Device::kAuto;
-    options_.gpu = 0;
-    ExpectRefused(StatusCode::kInvalidArgument, "cuda-device-id=0 names a GPU, but " + setting);
-    options_.gpu = -1;
+  options_.precision = Precision::kInt4;
+  options_.device = Device::kCuda;
+  ExpectRefused(StatusCode::kInvalidArgument, "precision=int4 is arithmetic of the CPU");
+  ExpectRefused(StatusCode::kInvalidArgument, "the GPU has bf16, f32 and int8: choose one of them, or device=cpu");
+  options_.device = Device::kAuto;
+  options_.gpu = 0;
+  ExpectRefused(StatusCode::kInvalidArgument, "cuda-device-id=0 names a GPU, but precision=int4 is arithmetic of the");
+  options_.precision = Precision::kInt8;
+  ExpectRefused(StatusCode::kInvalidArgument,
+                "precision=int8 with device=auto takes the CPU: leave it at -1, or choose "
+                "device=cuda");
+}
+
+// Only where device names it; the codec beside it is as fast as asked for.
+TEST_F(EngineOptionsTest, Int8TakesTheGpuThatIsAskedFor) {
+  options_.precision = Precision::kInt8;
+  options_.device = Device::kCuda;
+  for (const int gpu : {-1, 0}) {
+    options_.gpu = gpu;
+    for (const CodecPrecision codec : {CodecPrecision::kExact, CodecPrecision::kFast}) {
+      options_.codec_precision = codec;
+      EXPECT_TRUE(CheckOptions(options_, false).ok());
+      EXPECT_FALSE(NeedsCpu(options_));
+      ExpectRefused(StatusCode::kDeviceUnavailable, "not installed");
+    }
   }
+  bool cpu_asked = false;
+  const Result<int> chosen = OnChosenDevice<int>(
+      options_,
+      [](const EngineOptions& options) -> Result<int> { return options.precision == Precision::kInt8 ? 1 : 0; },
+      [&]() -> Result<int> {
+        cpu_asked = true;
+        return 2;
+      });
+  ASSERT_TRUE(chosen.ok());
+  EXPECT_EQ(*chosen, 1);
+  EXPECT_FALSE(cpu_asked);
 }
 
 // Even with a GPU: Inspect() does not query the device.
@@ -116,7 +142,9 @@ TEST_F(EngineOptionsTest, Int8AndInt4TakeTheCpuAndSaySo) {
     EXPECT_EQ(*chosen, 2);
     EXPECT_FALSE(gpu_asked);
     const std::string name(PrecisionName(precision));
-    EXPECT_EQ(log, "using the CPU: precision=" + name + " is CPU arithmetic\n");
+    const std::string why =
+        precision == Precision::kInt8 ? " takes a GPU only with device=cuda\n" : " is CPU arithmetic\n";
+    EXPECT_EQ(log, "using the CPU: precision=" + name + why);
 
     const auto engine = Engine::Load(options_);
     ASSERT_TRUE(engine.ok()) << engine.status().message();

@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: LGPL-2.1-or-later
+#ifndef QTTS_CUDA_GEMM_INT8_CUH_
+#define QTTS_CUDA_GEMM_INT8_CUH_
+
+#include <cuda_runtime.h>
+
+#include <cstdint>
+
+// Weights of 8 bits (int8.h) to BF16 in registers.
+namespace qtts::cuda::gemm {
+
+// Two BF16 each.
+__device__ __forceinline__ uint32_t FmaBf16x2(uint32_t a, uint32_t b, uint32_t c) {
+  uint32_t d;
+  asm("fma.rn.bf16x2 %0, %1, %2, %3;" : "=r"(d) : "r"(a), "r"(b), "r"(c));
+  return d;
+}
+
+// A group's scale, twice, and -128 times it, which is exact.
+struct Int8Factor {
+  uint32_t scale, offset;
+};
+// From the scale's bits in the low half of `bits`, or in the high half.
+__device__ __forceinline__ Int8Factor LowInt8Factor(uint32_t bits) {
+  constexpr uint32_t kMinus128 = 0xC300C300, kMinusZero = 0x80008000;
+  const uint32_t scale = __byte_perm(bits, 0, 0x1010);
+  return {scale, FmaBf16x2(scale, kMinus128, kMinusZero)};
+}
+__device__ __forceinline__ Int8Factor HighInt8Factor(uint32_t bits) { return LowInt8Factor(bits >> 16); }
+
+// Returns the values of a lane's eight neighbouring columns: each BF16(code * scale), as Int8Value().
+__device__ __forceinline__ uint4 UnpackInt8(const uint2& unit, const Int8Factor& factor) {
+  constexpr uint32_t kMagnitudes = 0x007F007F, k128 = 0x43004300, kSigns = 0x80008000;
+  const auto values = [&](uint32_t word) {
+    return FmaBf16x2((word & kMagnitudes) | k128, factor.scale, factor.offset) ^ (word & kSigns);
+  };
+  const auto swapped = [](uint32_t word) { return __byte_perm(word, 0, 0x2301); };
+  return {values(unit.x), values(swapped(unit.x)), values(unit.y), values(swapped(unit.y))};
+}
+
+}  // namespace qtts::cuda::gemm
+
+#endif  // QTTS_CUDA_GEMM_INT8_CUH_
