@@ -140,7 +140,7 @@ TEST_F(DeviceNumbersTest, TilesMultiplyManyRowsWhereTheyAreAskedForAndCan) {
                         {GemmKind::kAdd, 1024, 3072, 128, GemmShape::kTiles64},
                         {GemmKind::kAdd, 1024, 3072, 96, GemmShape::kTiles64},
                         {GemmKind::kAdd, 1024, 3072, 64, GemmShape::kCluster},
-                        {GemmKind::kAdd, 2048, 6144, 64, GemmShape::kCluster},
+                        {GemmKind::kAdd, 2048, 6144, 64, GemmShape::kWide16},
                         {GemmKind::kAdd, 1024, 3072, 56, GemmShape::kCluster},
                         {GemmKind::kNormStore, 4096, 1024, 56, GemmShape::kWide64}}) {
     SCOPED_TRACE(std::to_string(c.outputs) + " x " + std::to_string(c.columns) + ", " + std::to_string(c.rows));

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/log.h"
@@ -66,7 +67,7 @@ class ProductChoiceTest : public ::testing::Test {
   }
 
   static void UseCard(int major, int code) {
-    fake_cuda::Reset({{.name = "A card", .memory = size_t{80} << 30, .major = major, .code = code}});
+    fake_cuda::Reset({{.name = "A card", .major = major, .memory = size_t{80} << 30, .code = code}});
   }
   static void UseAmpere() { UseCard(8, 80); }
 
