@@ -91,8 +91,8 @@ Status LanguageModel::Load(const Checkpoint& checkpoint, const CudaOptions& opti
     if (options.path == FramePath::kBest) return Status::Ok();
     return Status::Unsupported("QTTS_CUDA_PATH=persistent: that kernel reads weights in BF16: choose precision=bf16");
   }
-  Result<std::unique_ptr<PersistentFrame>> persistent =
-      PersistentFrame::Create(*network_, *buffers_, numbers_.persistent, options.patience, stream_);
+  Result<std::unique_ptr<PersistentFrame>> persistent = PersistentFrame::Create(
+      *network_, *buffers_, numbers_.persistent, options.patience, options.persistent_blocks, stream_);
   if (persistent.ok()) persistent_ = std::move(*persistent);
   const bool leave = options.path == FramePath::kBest && persistent.status().code() == StatusCode::kUnsupported;
   return leave ? Status::Ok() : persistent.status();

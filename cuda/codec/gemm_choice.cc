@@ -11,10 +11,11 @@
 namespace qtts::cuda::codec {
 namespace {
 
-// True if kCluster can share out the sum.
+// Returns true if kCluster can share out the sum.
 bool IsGrouped(const GemmGeometry& geometry) { return geometry.groups > 1 || geometry.segments == 1; }
 
-// True if kNarrow can give each segment to a warp. Where groups are made for clusters, there are too few of them.
+// Returns true if kNarrow can give each segment to a warp. Where groups are made for clusters, there are too few of
+// them.
 bool NarrowTakes(const GemmGeometry& geometry, const GemmTile& tile, const DeviceTraits& device) {
   return (geometry.groups == 1 || !device.clusters) && tile.tiles * geometry.segments <= kMaxSegments;
 }
@@ -37,7 +38,7 @@ int BlocksOf(const GemmArgs& args, const GemmTile& tile) {
 
 int StreamsOf(const GemmArgs& args) { return CeilDiv(args.geometry.columns, args.x.rows); }
 
-// True if the device can run the product so.
+// Returns true if the device can run the product so.
 bool CanRun(const GemmArgs& args, Planes x_planes, const GemmTile& tile, const DeviceTraits& device) {
   switch (tile.form) {
     case GemmForm::kNarrow:
@@ -54,7 +55,7 @@ bool CanRun(const GemmArgs& args, Planes x_planes, const GemmTile& tile, const D
   return false;
 }
 
-// The row of the product in the table of the card's class, or null.
+// Returns the row of the product in the table of the card's class, or null.
 const ProductTiles* RowOf(const GemmArgs& args, Planes x_planes, const DeviceTraits& device,
                           const CodecNumbers& numbers) {
   return FindTiles(device.warpgroups ? numbers.table : CodecTable::kWarps, args, x_planes);

@@ -180,7 +180,7 @@ struct WarpSums {
                                                     step * (Shape::kUnits * 8));
         }
       }
-      MultiplyStep<Shape::kWarpTiles, Shape::kWarpColumnTiles, Shape::kPlanes, Shape::kPlanes>(sum, w, x, step);
+      MultiplyStep<Shape::kWarpTiles, Shape::kWarpColumnTiles, Shape::kPlanes>(sum, w, x, step);
     }
   }
   __device__ __forceinline__ void EndSegment(bool first) {
@@ -297,7 +297,7 @@ class WarpEnd {
   static constexpr int kStride = Shape::kSumStride;
   using Residuals = float4[kTogether][kTiles];
 
-  // The c-th of the lane's columns of a turn, among the tile's.
+  // Returns the c-th of the lane's columns of a turn, among the tile's.
   __device__ __forceinline__ int Row(int turn, int c) const { return row_ + (turn * kTogether + c) * kColumns; }
 
   __device__ __forceinline__ void LoadResiduals(int turn, Residuals& to) const {

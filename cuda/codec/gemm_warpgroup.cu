@@ -17,8 +17,8 @@ struct WarpgroupArgs {
   int32_t tap_blocks = 0;      // channel blocks of a tap, where columns come anew for each; otherwise 0
 };
 
-// Whether there are kernels of this shape with End::kGeneral. The largest shape has none: its accumulators leave no
-// registers.
+// Returns true if there are kernels of this shape with End::kGeneral. The largest shape has none: its accumulators
+// leave no registers.
 constexpr bool TakesAnyEnd(int outputs, int tile_columns) { return outputs != 192 && tile_columns == TileColumns(1); }
 
 // Shared memory behind the stages of weights and columns.

@@ -53,8 +53,8 @@ __global__ void WidenKernel(const uint16_t* from, bool bfloat, int64_t count, fl
                  : __half2float(reinterpret_cast<const __half*>(from)[e]);
 }
 
-// A block per row: the power of two that brings the row's largest weight into [8, 16), so that F16 neither
-// overflows nor loses the small ones.
+// Computes the power of two that brings a row's largest weight into [8, 16), so that F16 neither overflows nor loses
+// the small ones. A block per row.
 __global__ void RowScale(const float* dense, int64_t width, float* scale) {
   __shared__ float largest[kElementThreads];
   const float* const row = dense + blockIdx.x * width;
@@ -99,7 +99,7 @@ __global__ void PackKernel(const float* dense, int tiles, int taps, int blocks, 
   if (planes == 2) to[512] = __float2half_rn(w - __half2float(h));
 }
 
-// A thread for each element of the packed weights.
+// Packs weights for warpgroups, a thread for each element.
 __global__ void PackWarpgroupKernel(const float* dense, int tiles, int taps, int blocks, int groups, int planes,
                                     WarpgroupOrder order, const float* scale, __half* packed) {
   const int64_t e = ElementIndex();

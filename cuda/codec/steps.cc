@@ -180,7 +180,7 @@ Source Builder::Dequantization() {
   args.next_frame = packer_.Keep<int32_t>(static_cast<size_t>(max_slots_));
   args.states = packer_.Keep<std::byte*>(static_cast<size_t>(max_batch_));
   args.frames = packer_.Keep<int32_t>(static_cast<size_t>(max_batch_));
-  // Each codeword through its group's projection, once.
+  // Projects each codeword of each group, once.
   for (int g = 0; g < args.groups; ++g) {
     const CodebookWeights& codebook = weights_.codebooks[static_cast<size_t>(g)];
     const bool semantic = g < config_.num_semantic_quantizers;
@@ -324,7 +324,7 @@ Builder::Output Builder::UpsampleInput(size_t index) const {
   return {.rows = rows_, .channels = channels, .look_back = static_cast<int>(taps) - 1, .planes = planes_};
 }
 
-// The final norm's weights are in it.
+// The final norm's weights are multiplied into it.
 Dense Builder::OutputProjection() {
   return packer_.Linear(weights_.output_projection.weight, packer_.LoadFloats(weights_.transformer.norm));
 }

@@ -69,7 +69,7 @@ struct Barriers {
     return first + static_cast<uint32_t>((2 * kMaxSlots + kMaxStages + i) * 8);
   }
 
-  // By one thread.
+  // Initializes the barriers; called by one thread.
   __device__ __forceinline__ void Initialize(const WarpgroupPlan& t) const {
     for (int i = 0; i < t.slots; ++i) {
       InitializeBarrier(slot_full(i), kCopyThreads);
@@ -83,8 +83,8 @@ struct Barriers {
   }
 };
 
-// Copies the weights of all of the block's tiles to the ring at `stages`; called by one thread. from(i) is where the
-// i-th stage of a tile comes from.
+// Copies the weights of all of the block's tiles to the ring at `stages`; called by one thread. from(i) returns
+// the source of a tile's i-th stage.
 template <int kStageBytes, typename From>
 __device__ __forceinline__ void BringWeights(const WarpgroupPlan& t, const Barriers& barriers, uint32_t stages,
                                              int stages_of_tile, const From& from) {
@@ -211,7 +211,7 @@ struct Products {
   int plane_bytes;
 };
 
-// The first of a consumer warp's columns of a tile.
+// Returns the first of a consumer warp's columns of a tile.
 template <int kRowTiles>
 __device__ __forceinline__ int FirstRow(int warp) {
   return warp / 4 * (64 * kRowTiles) + warp % 4 * 16;
@@ -242,7 +242,7 @@ __device__ __forceinline__ void Clear(float (&sums)[kRowTiles][kSums]) {
   }
 }
 
-// Where a consumer warp is in the two rings.
+// Places of a consumer warp in the two rings.
 struct RingPlaces {
   RingPlace slot, stage;
 };
@@ -382,7 +382,7 @@ class TileEnd {
   static constexpr int kTurns = kPieces * kTurnsOfPiece;
   using Residuals = float4[kColumns][kTogether];
 
-  // The c-th of the lane's columns of a turn, and its first tile there.
+  // Return the c-th of the lane's columns of a turn, and its first tile there:
   __device__ __forceinline__ int Row(int turn, int c) const {
     const int piece = turn / kTurnsOfPiece;
     return first_row_ + piece / (2 * kPiecesPerColumn) * 64 + piece / kPiecesPerColumn % 2 * 8 +

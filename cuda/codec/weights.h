@@ -59,7 +59,7 @@ class WeightPacker : public WeightStore {
   }
   Snake LoadSnake(const SnakeWeights& weights);
 
-  // Matrices, staged.
+  // Allocates matrices, staged.
   Dense NewDense(int64_t rows, int64_t taps, int64_t channels);
   // Fills dense rows from `first` on with a linear layer's, its inputs scaled by `column_scale` (staged).
   void FillLinear(const Dense& dense, const TensorView& weight, const float* column_scale, int first = 0, int run = 0,

@@ -56,7 +56,7 @@ struct SamplingNumbers {
   int64_t rows_of_many_threads = 0;
 };
 
-// How the persistent kernel streams weights, in pieces (WeightPace in paths/persistent/frame_kernel.h).
+// How the persistent kernel streams weights, in units of 16 KiB (WeightPace in paths/persistent/frame_kernel.h).
 struct PaceNumbers {
   int in_flight = 0;
   int ahead = 0;
@@ -112,9 +112,9 @@ inline constexpr DeviceNumbers kH200Numbers = {
     .codec = {.table = CodecTable::kHopper, .few_streams = 8, .some_streams = 64, .processors_of_some = 99},
 };
 
-// The table for the card with this name (cudaDeviceProp::name) and number of SMs. An unknown card gets the H200's,
-// except for values that count its SMs or depend on its memory, so that no choice is far off. `processors` of any table
-// are the card's own.
+// Returns the table for the card with this name (cudaDeviceProp::name) and number of SMs. An unknown card gets the
+// H200's, except for values that count its SMs or depend on its memory, so that no choice is far off. `processors` of
+// any table are the card's own.
 DeviceNumbers NumbersOf(const char* card, int processors);
 
 }  // namespace qtts::cuda

@@ -40,7 +40,7 @@ class WeightStore {
   Arena* memory() { return &memory_; }
   Arena* staging() { return &staging_; }
 
-  // Not initialised.
+  // Allocates an array, not initialised.
   template <typename T>
   T* Allocate(Arena* arena, size_t count) {
     if (failed()) return nullptr;

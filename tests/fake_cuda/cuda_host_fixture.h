@@ -15,6 +15,7 @@
 #include <utility>
 #include <vector>
 
+#include "backend/device_module.h"
 #include "codec/codec.h"
 #include "cuda_backend.h"
 #include "device_choice.h"

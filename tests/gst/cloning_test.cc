@@ -242,6 +242,7 @@ TEST_F(CloningTest, BadReferencesAreOneClearError) {
 }
 
 // Each fault is told once for a voice, however often it speaks.
+// Check: 60
 TEST_F(CloningTest, FaultsOfARecordingAreWarnedOfOnce) {
   fake::Script script;
   script.warnings = {"advice about the settings"};
@@ -263,6 +264,7 @@ TEST_F(CloningTest, FaultsOfARecordingAreWarnedOfOnce) {
 }
 
 // A voice file has several takes; `style` chooses among them, or the first word of an instruction.
+// Check: 61
 TEST_F(CloningTest, StylesChangeBetweenUtterances) {
   const std::string voice = folder_ + "/me.voice";
   std::ofstream(voice) << "voice";
@@ -293,6 +295,7 @@ TEST_F(CloningTest, StylesChangeBetweenUtterances) {
 }
 
 // The code predictor of a designed voice is at 0.5 unless it is set; its instruction stays for the model.
+// Check: 59
 TEST_F(CloningTest, DesignedVoicesHaveATemperatureOfTheirOwn) {
   fake::Script script;
   script.info.type = ModelType::kVoiceDesign;

@@ -90,6 +90,7 @@ TEST_F(ElementTest, C4EveryPropertyAndValueIsDescribed) {
 // --- properties
 
 // doc/qttssrc.md names every field of "stats".
+// Check: 48
 TEST_F(ElementTest, ThePageNamesEveryStatistic) {
   std::ifstream file = Page("qttssrc.md");
   const std::string page{std::istreambuf_iterator<char>(file), {}};

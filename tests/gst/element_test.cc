@@ -238,6 +238,7 @@ TEST_F(ElementTest, WarningsOfTheEngineAreToldOnceForARowOfUtterances) {
 TEST_F(ElementTest, NumBuffersEndsIt) { Speak("num-buffers=2 text=abcdefgh").Expect("ab"); }
 
 // The audible utterance plays to its end. Waiting texts and an utterance without any sound yet are dropped.
+// Check: 47
 TEST_F(ElementTest, C11EndOfStreamByTheApplicationEndsWithTheUtterance) {
   for (const int heard : {0, 2}) {
     SCOPED_TRACE(heard);
@@ -262,6 +263,7 @@ TEST_F(ElementTest, C11EndOfStreamByTheApplicationEndsWithTheUtterance) {
   }
 }
 
+// Check: 47
 TEST_F(ElementTest, C11EndOfStreamByTheApplicationWaitsForNothingElse) {
   for (const char* properties :
        {"idle-mode=wait", "idle-mode=silence", "is-live=true", "is-live=true idle-mode=wait"}) {
@@ -280,6 +282,7 @@ TEST_F(ElementTest, C11EndOfStreamByTheApplicationWaitsForNothingElse) {
   fake::HoldLoads(false);
 }
 
+// Check: 47
 TEST_F(ElementTest, AfterAnEndByTheApplicationItPlaysAgain) {
   Speak speak("idle-mode=wait");
   for (int round = 0; round < 3; ++round) {
@@ -293,6 +296,7 @@ TEST_F(ElementTest, AfterAnEndByTheApplicationItPlaysAgain) {
   }
 }
 
+// Check: 47
 TEST_F(ElementTest, IsLiveIsRefusedWhileItRuns) {
   Speak speak("idle-mode=wait");
   const auto live = [&] {

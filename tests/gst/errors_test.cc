@@ -190,6 +190,7 @@ class Flow {
 };
 
 // The streaming thread says why it stopped, and GStreamer's base class adds no error to ours.
+// Check: 33
 TEST_F(ErrorsTest, AfterAnErrorTheFlowIsAnError) {
   for (const bool load : {true, false}) {
     SCOPED_TRACE(load);
@@ -208,6 +209,7 @@ TEST_F(ErrorsTest, AfterAnErrorTheFlowIsAnError) {
 }
 
 // An error, since the next text would be spoken with the wrong properties too.
+// Check: 33
 TEST_F(ErrorsTest, PropertiesThatAreWrongAreAnErrorUnlessTheyHaveChangedSince) {
   for (const bool changed : {false, true}) {
     SCOPED_TRACE(changed);
@@ -229,6 +231,7 @@ TEST_F(ErrorsTest, PropertiesThatAreWrongAreAnErrorUnlessTheyHaveChangedSince) {
 }
 
 // An application that waits for EOS gets the error instead.
+// Check: 33
 TEST_F(ErrorsTest, AStreamOfWhichNothingWasSpokenEndsWithAnError) {
   fake::Script script;
   script.start = Status::ResourceExhausted(kMessage);
@@ -251,6 +254,7 @@ TEST_F(ErrorsTest, AStreamOfWhichNothingWasSpokenEndsWithAnError) {
 }
 
 // The rest of a failed growing utterance is dropped with it: it does not begin another one in mid-sentence.
+// Check: 33
 TEST_F(ErrorsTest, AGrowingUtteranceThatFailsTakesItsRestWithIt) {
   fake::Reset({.fail_at_frame = 2, .failure = Status::Internal(kMessage), .failure_match = "bad"});
   Speak speak("segmentation=stream newline-ends=true");
@@ -260,6 +264,7 @@ TEST_F(ErrorsTest, AGrowingUtteranceThatFailsTakesItsRestWithIt) {
 }
 
 // No event ends the utterance: the time-out does.
+// Check: 33
 TEST_F(ErrorsTest, TheRestOfAGrowingUtteranceThatFailedEndsByTimeOut) {
   fake::Reset({.start = Status::Internal(kMessage), .start_match = "bad"});
   Speak speak("segmentation=stream utterance-timeout=20000000");

@@ -23,6 +23,7 @@ std::vector<std::string> Reasons(Pipeline* pipeline) {
   return reasons;
 }
 
+// Check: 45
 TEST_F(InputTest, WhereThereIsNothingToSayNothingIsSpoken) {
   for (const char* segmentation : {"none", "sentence", "stream"}) {
     SCOPED_TRACE(segmentation);
@@ -37,6 +38,7 @@ TEST_F(InputTest, WhereThereIsNothingToSayNothingIsSpoken) {
   }
 }
 
+// Check: 45
 TEST_F(InputTest, AGrowingUtteranceWaitsForItsFirstWord) {
   Speak speak("segmentation=stream utterance-timeout=18446744073709551615");
   for (const char* part : {"?", "!", " - "}) speak.Push(part);
@@ -52,6 +54,7 @@ TEST_F(InputTest, AGrowingUtteranceWaitsForItsFirstWord) {
 }
 
 // Text without a word delays nothing: its time-out, a drain, a live stream's silence, and pushes into a full queue.
+// Check: 45
 TEST_F(InputTest, AGrowingUtteranceWithoutAWordHoldsNothingUp) {
   {
     Speak speak("segmentation=stream utterance-timeout=20000000");
@@ -80,6 +83,7 @@ TEST_F(InputTest, AGrowingUtteranceWithoutAWordHoldsNothingUp) {
 }
 
 // In German, a full stop after a number ends no sentence, whichever property or event selects German.
+// Check: 42
 TEST_F(InputTest, SentencesAreThoseOfTheLanguage) {
   for (const auto& [language, sentences] : {std::pair<const char*, size_t>{"german", 1},
                                             {"German", 1},
@@ -115,6 +119,7 @@ TEST_F(InputTest, SentencesAreUtterancesHoweverBuffersCutThem) {
 }
 
 // Blocks read from a file or a pipe end anywhere.
+// Check: 46
 TEST_F(InputTest, PiecesOfAFileAreTakenBySentenceUnlessToldOtherwise) {
   const std::string text = "It was late. Nobody came, not even Dr. Fox. The end";
   const struct {
@@ -139,6 +144,7 @@ TEST_F(InputTest, PiecesOfAFileAreTakenBySentenceUnlessToldOtherwise) {
 }
 
 // Streams in bytes and streams in time may follow one another.
+// Check: 46
 TEST_F(InputTest, ASegmentOfAnotherFormatEndsTheSentence) {
   Speak().Open(GST_FORMAT_BYTES).Push("One. Tw").Push("o").Open(GST_FORMAT_TIME).Push("Three. Four").End().ExpectEnd();
   EXPECT_EQ(Texts(), (std::vector<std::string>{"One.", "Two", "Three. Four"}));
@@ -160,6 +166,7 @@ std::string Order(const Recorder& record) {
   return order;
 }
 
+// Check: 44
 TEST_F(InputTest, EventsOfOthersGoOnInOrderWithTheSound) {
   for (const GstEventType type :
        {GST_EVENT_CUSTOM_DOWNSTREAM, GST_EVENT_CUSTOM_BOTH, GST_EVENT_CUSTOM_DOWNSTREAM_STICKY}) {
@@ -179,6 +186,7 @@ TEST_F(InputTest, EventsOfOthersGoOnInOrderWithTheSound) {
   }
 }
 
+// Check: 44
 TEST_F(InputTest, EventsOfOthersDoNotCutASentenceNorWaitForTextThatMayCome) {
   Speak speak("segmentation=sentence utterance-timeout=-1");
   speak.Open().Send("app/marker");
@@ -187,12 +195,14 @@ TEST_F(InputTest, EventsOfOthersDoNotCutASentenceNorWaitForTextThatMayCome) {
   EXPECT_EQ(Order(speak.record()), "|A bc.|De.");
 }
 
+// Check: 44
 TEST_F(InputTest, EventsOfOthersStayBehindAGrowingUtterance) {
   Speak speak("segmentation=stream utterance-timeout=-1");
   speak.Push("ab").Send("app/marker").Push("cd").Send("qtts/end-utterance").Push("ef").End().ExpectEnd();
   EXPECT_EQ(Order(speak.record()), "abcd|ef");
 }
 
+// Check: 44
 TEST_F(InputTest, EventsOfOthersOutliveAnInterruptAndNotAFlush) {
   for (const bool flush : {false, true}) {
     fake::AllowFrames(1);
@@ -210,6 +220,7 @@ TEST_F(InputTest, EventsOfOthersOutliveAnInterruptAndNotAFlush) {
 }
 
 // It takes effect in its order among upstream's buffers, and is forwarded.
+// Check: 44
 TEST_F(InputTest, ASerializedInterruptIsObeyed) {
   fake::AllowFrames(1);
   Speak speak;

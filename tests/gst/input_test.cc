@@ -57,6 +57,7 @@ TEST_F(InputTest, C10EveryBufferIsAnUtteranceSpokenInOrderBeforeTheEnd) {
       << "nothing of upstream leaks";
 }
 
+// Check: 13
 TEST_F(InputTest, CapsTagsGapsAndSegmentsOfAnyFormatDoNoHarm) {
   for (const GstFormat format : {GST_FORMAT_BYTES, GST_FORMAT_TIME, GST_FORMAT_DEFAULT}) {
     Speak speak;
@@ -121,6 +122,7 @@ TEST_F(InputTest, C12AnyScriptAndLineEndReachesTheEngineAsItIs) {
 }
 
 // The fake model speaks English and German.
+// Check: 53
 TEST_F(InputTest, AScriptOfNoLanguageOfTheModelIsWarnedOfOnceForAText) {
   Speak speak("segmentation=sentence");
   speak.Push("Привет. Hello. Как дела? Hello. 你好。Hello. Хорошо. 再见。Hello. ")
@@ -138,6 +140,7 @@ TEST_F(InputTest, AScriptOfNoLanguageOfTheModelIsWarnedOfOnceForAText) {
   EXPECT_GT(fake::Requests().size(), 6U) << "it is spoken all the same";
 }
 
+// Check: 53
 TEST_F(InputTest, AGrowingTextIsJudgedWhenItIsWhole) {
   Speak speak("segmentation=stream");
   for (const char* part : {"α", "-rays", " are", " helium."}) speak.Push(part);
@@ -149,6 +152,7 @@ TEST_F(InputTest, AGrowingTextIsJudgedWhenItIsWhole) {
   EXPECT_NE(warnings[0].text.find("Cyrillic"), std::string::npos) << warnings[0].text;
 }
 
+// Check: 53
 TEST_F(InputTest, ALanguageThatIsSetSilencesTheWarning) {
   Speak speak("language=english text=Привет");
   speak.Set(GST_STATE_PLAYING);
@@ -156,6 +160,7 @@ TEST_F(InputTest, ALanguageThatIsSetSilencesTheWarning) {
 }
 
 // A stream without sound ends with the reason as an error; one with sound does not.
+// Check: 53
 TEST_F(InputTest, WhereNothingWasSpokenOneWarningSaysSo) {
   for (const bool spoken : {false, true}) {
     Speak speak;
@@ -286,6 +291,7 @@ TEST_F(InputTest, LaunchLinesLinkTextWithoutNamingThePad) {
 }
 
 // An EOS from upstream comes after all text; one sent to the pipeline does not wait for queued text.
+// Check: 47
 TEST_F(InputTest, C11AnEndOfStreamOfUpstreamSpeaksAllOneOfTheApplicationTheUtterance) {
   for (const bool by_application : {false, true}) {
     SCOPED_TRACE(by_application);
@@ -315,6 +321,7 @@ TEST_F(InputTest, C11AnEndOfStreamOfUpstreamSpeaksAllOneOfTheApplicationTheUtter
 }
 
 // A growing utterance ends with the text that has come; upstream, which may be waiting for space, gets GST_FLOW_EOS.
+// Check: 47
 TEST_F(InputTest, C11AnEndOfStreamOfTheApplicationEndsAGrowingUtterance) {
   Speak speak("segmentation=stream max-queued-text=10");
   speak.Push("abc def");
@@ -324,6 +331,7 @@ TEST_F(InputTest, C11AnEndOfStreamOfTheApplicationEndsAGrowingUtterance) {
   EXPECT_EQ(speak.feeder().Push("too late"), GST_FLOW_EOS);
 }
 
+// Check: 47
 TEST_F(InputTest, C11APadThatIsNotLinkedDoesNotKeepTheEndFromComing) {
   Speak speak("text=abc");
   GstPad* pad = gst_element_request_pad_simple(speak.src(), "sink");
@@ -336,6 +344,7 @@ TEST_F(InputTest, C11APadThatIsNotLinkedDoesNotKeepTheEndFromComing) {
 }
 
 // The live flag comes from upstream. The next run does not inherit it.
+// Check: 37
 TEST_F(InputTest, LiveUpstreamIsForgottenWithItsRunAndItsPad) {
   for (const bool stop_first : {false, true}) {
     SCOPED_TRACE(stop_first);

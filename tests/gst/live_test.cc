@@ -94,6 +94,7 @@ class DuringMessage {
 };
 
 // Each message is posted within create(): the warning before the wait for speech, the element message after it.
+// Check: 31
 TEST_F(LiveTest, C16APauseMayBeginAndEndWithinCreate) {
   for (const GstMessageType type : {GST_MESSAGE_WARNING, GST_MESSAGE_ELEMENT}) {
     SCOPED_TRACE(gst_message_type_get_name(type));
@@ -109,6 +110,7 @@ TEST_F(LiveTest, C16APauseMayBeginAndEndWithinCreate) {
   }
 }
 
+// Check: 31
 TEST_F(LiveTest, C16TheFrameThatAPauseMeetsIsKept) {
   Speak speak("is-live=true idle-mode=eos text=abc");
   std::atomic<bool> paused = false;
@@ -126,6 +128,7 @@ TEST_F(LiveTest, C16TheFrameThatAPauseMeetsIsKept) {
 }
 
 // EOS is not lost either.
+// Check: 31
 TEST_F(LiveTest, C16AnErrorThatAPauseMeetsEndsTheStream) {
   fake::Reset({.fail_at_frame = 1, .failure = Status::DeviceUnavailable("The device is gone.")});
   Speak speak("is-live=true text=abc");
@@ -144,6 +147,7 @@ TEST_F(LiveTest, C16AnErrorThatAPauseMeetsEndsTheStream) {
   }));
 }
 
+// Check: 31
 TEST_F(LiveTest, C16PlayingRightAfterPaused) {
   Speak speak("is-live=true idle-mode=silence");
   speak.Set(GST_STATE_PLAYING);
@@ -468,6 +472,7 @@ std::vector<guint64> SilencesBetween(const std::string& properties, const std::s
   return silences;
 }
 
+// Check: 46
 TEST_F(LiveTest, SilenceAfterParagraphsAndHeadings) {
   // A character is a frame, and the line end within a paragraph a space.
   const std::string text = "A\n\nB.\n\nC\nD.\fE";
@@ -621,6 +626,7 @@ TEST_F(LiveTest, C25InterruptWhileAFrameWaitsForItsTime) {
 }
 
 // By default not: audioresample would break the stream (resample_test.cc).
+// Check: 8
 TEST_F(LiveTest, SilenceHasTheGapFlagOnlyOnRequest) {
   for (const bool requested : {false, true}) {
     SCOPED_TRACE(requested);
@@ -645,6 +651,7 @@ TEST_F(LiveTest, TrimmedSilenceIsCounted) {
   EXPECT_EQ(speak.text(), "ab");
 }
 
+// Check: 48
 TEST_F(LiveTest, TrimmedSilenceIsToldInNanoseconds) {
   fake::SetScript({.leading_silence = 1000});
   Speak speak("trim-leading-silence=true text=ab");
@@ -657,6 +664,7 @@ TEST_F(LiveTest, TrimmedSilenceIsToldInNanoseconds) {
 }
 
 // Unless the property says otherwise, growing text is trimmed and whole texts are not.
+// Check: 58
 TEST_F(LiveTest, LeadingSilenceIsTrimmedFromGrowingText) {
   fake::SetScript({.leading_silence = 1000});
   for (const auto& [setting, whole, growing] :
@@ -673,6 +681,7 @@ TEST_F(LiveTest, LeadingSilenceIsTrimmedFromGrowingText) {
 }
 
 // It was a boolean: what applications set as one stays valid.
+// Check: 58
 TEST_F(LiveTest, TrimLeadingSilenceIsSetAsABoolean) {
   Speak speak;
   const auto value = [&] {
@@ -690,6 +699,7 @@ TEST_F(LiveTest, TrimLeadingSilenceIsSetAsABoolean) {
 
 // While the stream sends nothing, the speech of a cue waits for its time. An interrupt ends that wait, and the next
 // speech does not inherit the time of the cue.
+// Check: 38
 TEST_F(LiveTest, SpeechAfterAnInterruptDoesNotWaitForTheCueThatWasInterrupted) {
   LivePipeline pipeline("idle-mode=wait text-timing=start");
   pipeline.PushCue("cue", 9 * GST_SECOND);
@@ -711,6 +721,7 @@ TEST_F(LiveTest, SpeechAfterAnInterruptDoesNotWaitForTheCueThatWasInterrupted) {
 }
 
 // A cue outlives a pause that comes while its speech waits.
+// Check: 38
 TEST_F(LiveTest, APauseWhileSpeechWaitsForItsCue) {
   LivePipeline pipeline("idle-mode=wait text-timing=start");
   pipeline.PushCue("cue", 2 * GST_SECOND);

@@ -37,6 +37,7 @@ std::vector<float> Limited(double gain, std::vector<float> pcm) {
 
 TEST(LimiterTest, ItsCeilingIsMinusOneDecibel) { EXPECT_NEAR(20 * std::log10(kCeiling), -1, 1e-6); }
 
+// Check: 63
 TEST(LimiterTest, NoSampleIsAboveTheCeiling) {
   for (const double gain : {0.1, 1.0, 3.0, 100.0}) {
     for (const float sample : Limited(gain, Noise(48000, 1.5F, 1))) ASSERT_LE(std::fabs(sample), kCeiling);
@@ -45,6 +46,7 @@ TEST(LimiterTest, NoSampleIsAboveTheCeiling) {
 }
 
 // The definition, in double: the share that is taken away is what the sample needs, or what is left of that before.
+// Check: 63
 TEST(LimiterTest, IsItsDefinition) {
   const std::vector<float> pcm = Noise(24000, 1, 2);
   constexpr double kGain = 1.3;
@@ -64,6 +66,7 @@ TEST(LimiterTest, SoundBelowTheCeilingIsOnlyMultiplied) {
   for (size_t i = 0; i < pcm.size(); ++i) ASSERT_EQ(amplified[i], pcm[i] * 2);
 }
 
+// Check: 63
 TEST(LimiterTest, CutsIntoBuffersDoNotMatter) {
   const std::vector<float> pcm = Noise(9600, 1, 4);
   const std::vector<float> whole = Limited(2.5, pcm);
@@ -115,6 +118,7 @@ gstqtts::VoiceLevel LevelFor(double target, const std::string& speaker, const Mo
   return gstqtts::LevelOf(settings, model, voice);
 }
 
+// Check: 63
 TEST(VoiceLevelTest, IsTheDifferenceToTheTarget) {
   EXPECT_FALSE(LevelFor(0, "ann", MeasuredModel()).on);
   EXPECT_NEAR(LevelFor(-14, "ann", MeasuredModel()).gain, std::pow(10, 0.3), 1e-12);
@@ -170,6 +174,7 @@ class LoudnessTest : public GstTest {
   }
 };
 
+// Check: 63
 TEST_F(LoudnessTest, OffChangesNoBit) {
   const std::vector<float> plain = Play("seed=1");
   ASSERT_EQ(plain.size(), size_t{3} * 1920);
@@ -177,6 +182,7 @@ TEST_F(LoudnessTest, OffChangesNoBit) {
   EXPECT_EQ(Play("seed=1 target-loudness=0", true), plain);
 }
 
+// Check: 63
 TEST_F(LoudnessTest, EachVoiceHasItsGain) {
   const std::vector<float> plain = Play("");
   const std::vector<float> ann = Play("speaker=ann target-loudness=-26", true);
@@ -197,6 +203,7 @@ TEST_F(LoudnessTest, LoudSpeechStaysBelowTheCeiling) {
   EXPECT_GT(*most, 0.8F) << "and is loud";
 }
 
+// Check: 63
 TEST_F(LoudnessTest, AnUnmeasuredVoiceIsLeftAloneWithOneWarning) {
   const std::vector<float> plain = Play("");
   EXPECT_EQ(Play("target-loudness=-10"), plain);

@@ -113,6 +113,7 @@ TEST_F(PresetsTest, AnApplicationsOwnComesBack) {
 }
 
 // Every property with unusual values, above all strings of any characters.
+// Check: 39
 TEST_F(PresetsTest, EveryValueComesBack) {
   const uint32_t seed = std::random_device{}();
   SCOPED_TRACE(seed);
@@ -206,6 +207,7 @@ TEST_F(PresetsTest, EveryValueComesBack) {
 }
 
 // A preset sets each string once: an utterance that is accepted meanwhile never has an intermediate value.
+// Check: 39
 TEST_F(PresetsTest, AStringIsSetOnce) {
   Speak speak("instruct=\"very softly\"");
   ASSERT_TRUE(gst_preset_save_preset(GST_PRESET(speak.src()), "mine"));
@@ -223,6 +225,7 @@ TEST_F(PresetsTest, AStringIsSetOnce) {
 }
 
 // Files that GStreamer has written, and hand-written files.
+// Check: 39
 TEST_F(PresetsTest, OlderFilesLoadAndThoseWrittenByHand) {
   // GStreamer reads presets once in a process, so the test starts itself again with a home folder of its own.
   GTEST_FLAG_SET(death_test_style, "threadsafe");

@@ -66,6 +66,7 @@ void SpeakUpTo(LivePipeline* pipeline, size_t frames) {
   ASSERT_TRUE(pipeline->AdvanceUntil(pipeline->record().buffer_count() + 4));
 }
 
+// Check: 56
 TEST_P(ResampleTest, ManyUtterancesInALiveStream) {
   constexpr size_t kUtterances = 30;
   LivePipeline pipeline("idle-mode=silence", Between());
@@ -79,6 +80,7 @@ TEST_P(ResampleTest, ManyUtterancesInALiveStream) {
 }
 
 // Silence fills the time until late text comes, within the utterance.
+// Check: 56
 TEST_P(ResampleTest, LateTextInALiveStream) {
   constexpr size_t kPieces = 30;
   LivePipeline pipeline("idle-mode=silence segmentation=stream utterance-timeout=18446744073709551615", Between());
@@ -90,6 +92,7 @@ TEST_P(ResampleTest, LateTextInALiveStream) {
   ExpectUnchangedLength(pipeline.record(), resampled);
 }
 
+// Check: 56
 TEST_P(ResampleTest, SilenceBetweenUtterancesAndBeforeCues) {
   for (const char* silence : {"leading-silence=50000000 utterance-gap=70000000", "text-timing=start"}) {
     SCOPED_TRACE(silence);

@@ -292,6 +292,7 @@ class HeldReporter {
   std::atomic<int> on_held_thread_ = 0;
 };
 
+// Check: 47
 TEST_F(SpeakTest, C25WhoeverIsHeldByAHandlerHoldsUpNobodyAndReportsForNobody) {
   fake::AllowFrames(1);
   Play();
@@ -331,6 +332,7 @@ TEST_F(SpeakTest, C25WhoeverIsHeldByAHandlerHoldsUpNobodyAndReportsForNobody) {
                                             "progress " + two, "finished " + two}));
 }
 
+// Check: 47
 TEST_F(SpeakTest, TheEndOfTheStreamComesAfterAllReports) {
   fake::AllowFrames(1);
   Play();

@@ -141,6 +141,7 @@ TEST_F(SpeakTest, ParamsThatAreWrongAreRefusedWithAWarning) {
 }
 
 // Wrong settings of one text that only the engine can detect make that text fail, not the stream.
+// Check: 33
 TEST_F(SpeakTest, ParamsThatTheEngineRefusesCostTheirText) {
   fake::Script script;
   script.start_match = "bad";
@@ -203,6 +204,7 @@ TEST_F(SpeakTest, InvalidBytesAreReplaced) {
 
 // --- nothing to say
 
+// Check: 45
 TEST_F(SpeakTest, WhereThereIsNothingToSayTheModelIsNotAsked) {
   Play();
   const std::vector<std::string> texts = {"!!!???", "+++---", "\xE2\x80\x8B\xE2\x80\x8D", "\xF0\x9F\x98\x80"};
@@ -225,6 +227,7 @@ TEST_F(SpeakTest, WhereThereIsNothingToSayTheModelIsNotAsked) {
   EXPECT_EQ(GetStat(src(), "utterances"), texts.size() + 1);
 }
 
+// Check: 45
 TEST_F(SpeakTest, SpeakAnythingGivesTheModelEverything) {
   Play();
   EXPECT_NE(speak_.Say("?!", "params, speak-anything=true"), 0U);
@@ -254,6 +257,7 @@ TEST_F(SpeakTest, SetVoiceHoldsForTheTextAfterIt) {
 }
 
 // The event applies to the texts of its stream.
+// Check: 41
 TEST_F(SpeakTest, SetVoiceEndsWithItsStream) {
   const struct {
     const char* what;
@@ -326,6 +330,7 @@ TEST_F(SpeakTest, SetVoiceThatIsWrongIsRefusedWithAWarning) {
   EXPECT_EQ(fake::Requests()[0].speaker, "bob") << "as it was";
 }
 
+// Check: 33
 TEST_F(SpeakTest, SetVoiceThatTheEngineRefusesCostsTheTextsItHoldsFor) {
   fake::Reset({.start = Status::InvalidArgument("It will not do."), .start_match = "bad"});
   Play();
@@ -339,6 +344,7 @@ TEST_F(SpeakTest, SetVoiceThatTheEngineRefusesCostsTheTextsItHoldsFor) {
   speak_.Expect("goodwell");
 }
 
+// Check: 33
 TEST_F(SpeakTest, SetVoiceWithALayoutThatCannotGrowIsRefusedWhereTextGrows) {
   gst_util_set_object_arg(G_OBJECT(src()), "segmentation", "stream");
   Play();
@@ -470,6 +476,7 @@ TEST_F(SpeakTest, TheEndTellsWhy) {
 // --- more utterances than the engine speaks at once
 
 // If other elements use all slots, an utterance waits for max-wait at most.
+// Check: 36
 TEST_F(SpeakTest, AnUtteranceWaitsItsTurn) {
   fake::Script script;
   script.slots = 1;
@@ -528,6 +535,7 @@ TEST_F(SpeakTest, StatsHaveTheMemoryOfAGpu) {
 }
 
 // 65 elements share an engine for 64: all of them speak.
+// Check: 36
 TEST_F(SpeakTest, OneMoreElementThanSlots) {
   fake::AllowFrames(0);
   constexpr size_t kElements = 65;

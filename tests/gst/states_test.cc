@@ -51,6 +51,7 @@ TEST_P(RandomStatesTest, C17TwoHundredStateChangesAtRandomTimes) {
 }
 
 // Changes do not wait, so each one meets the one before it at any point. PLAYING speaks after any sequence.
+// Check: 31
 TEST_P(RandomStatesTest, C17AThousandStateChangesOneRightAfterAnother) {
   const uint32_t seed = std::random_device{}();
   SCOPED_TRACE(seed);

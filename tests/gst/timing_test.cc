@@ -120,6 +120,7 @@ TEST_F(TimingTest, C13SegmentsMapToRunningTime) {
 }
 
 // As sinks clip buffers to their segment.
+// Check: 44
 TEST_F(TimingTest, TextOutsideTheSegmentIsNotSpokenAndTextAcrossItsEdgesIsClipped) {
   for (const char* timing : {"ignore", "start", "clip"}) {
     SCOPED_TRACE(timing);
@@ -223,6 +224,7 @@ TEST_F(TimingTest, C27OtherSeeksAreRefused) {
   EXPECT_EQ(pipeline.record().text(), "abc");
 }
 
+// Check: 40
 TEST_F(TimingTest, C27TheSeekingQueryAgreesWithSeeks) {
   for (const bool live : {false, true}) {
     for (const bool text : {false, true}) {
@@ -267,6 +269,7 @@ TEST_F(TimingTest, C27SeekToTheBeginningSpeaksAgain) {
   }
 }
 
+// Check: 40
 TEST_F(TimingTest, C27ASeekInMidSpeechBeginsAnewAtOnce) {
   fake::AllowFrames(2);
   Speak speak("text=abcdef");
@@ -279,6 +282,7 @@ TEST_F(TimingTest, C27ASeekInMidSpeechBeginsAnewAtOnce) {
   EXPECT_EQ(speak.buffers()[0].pts, 0U);
 }
 
+// Check: 40
 TEST_F(TimingTest, C27AStopIsHonouredToTheSample) {
   Pipeline pipeline("qttssrc name=src text=abcdef leading-silence=20000000 ! fakesink sync=false");
   Recorder& record = pipeline.Record();
@@ -302,6 +306,7 @@ TEST_F(TimingTest, C27AStopIsHonouredToTheSample) {
   }
 }
 
+// Check: 40
 TEST_F(TimingTest, C27ASegmentSeekEndsWithSegmentDoneAndMayBeRepeated) {
   Pipeline pipeline("qttssrc name=src text=abc ! fakesink sync=false");
   Recorder& record = pipeline.Record();
@@ -332,6 +337,7 @@ TEST_F(TimingTest, C27ASegmentSeekEndsWithSegmentDoneAndMayBeRepeated) {
   EXPECT_EQ(base, 12 * kFrame);
 }
 
+// Check: 40
 TEST_F(TimingTest, C27SeeksFromTwoThreadsAtOnce) {
   Speak speak("text=abcdefghijklmnop");
   speak.record().ClearWhenFlushed();
@@ -364,6 +370,7 @@ TEST_F(TimingTest, SeeksGoUpstream) {
 // --- tags
 
 // The stream has a language tag, whichever property or event selects the language.
+// Check: 42
 TEST_F(TimingTest, C29TagsTellLanguageAndOrigin) {
   const std::pair<const char*, const char*> languages[] = {{"english", "en"}, {"English", "en"},   {"en", "en"},
                                                            {"EN-us", "en"},   {"de-AT", "de"},     {"auto", nullptr},

@@ -43,6 +43,7 @@ class SpeakerMapTest : public ::testing::Test {
   gstqtts::SpeakerMap map_;
 };
 
+// Check: 64
 TEST_F(SpeakerMapTest, FieldsComeFirst) {
   const OwnedStructure map = Structure("map, S1=bob, bob=ann, default=cem");
   EXPECT_EQ(VoiceOf(map.get(), "S1"), "bob");
@@ -51,6 +52,7 @@ TEST_F(SpeakerMapTest, FieldsComeFirst) {
   EXPECT_EQ(VoiceOf(map.get(), "S9"), "cem");
 }
 
+// Check: 64
 TEST_F(SpeakerMapTest, WithoutAFieldEachNameHasAVoiceOfItsOwn) {
   const OwnedStructure map = Structure("map, S1=Ann");
   EXPECT_EQ(VoiceOf(map.get(), "0"), "bob");
@@ -175,6 +177,7 @@ class TranscriptTest : public GstTest {
 
 using Line = std::pair<std::string, std::string>;
 
+// Check: 64
 TEST_F(TranscriptTest, SpeakersAreKeptApart) {
   Begin("speaker-map=\"map, S1=bob\"");
   Push(Text("before"));
@@ -187,6 +190,7 @@ TEST_F(TranscriptTest, SpeakersAreKeptApart) {
                                     Line("nobody", "")));
 }
 
+// Check: 64
 TEST_F(TranscriptTest, TheEventGoesOnInOrderAndEndsTheSentence) {
   Begin("speaker-map=\"map, S1=bob\" segmentation=sentence utterance-timeout=18446744073709551615");
   Push(Text("no mark"));
@@ -286,6 +290,7 @@ TEST_F(TranscriptTest, VoicesThatExcludeEachOtherAreRefusedWithTheEvent) {
   EXPECT_EQ(fake::Requests()[0].seed, 3U);
 }
 
+// Check: 64
 TEST_F(TranscriptTest, MetasWithoutTagsAreOnTheFirstBufferOfTheirSpeech) {
   Begin();
   Push(Text("ab", "one"));
@@ -335,6 +340,7 @@ TEST_F(TranscriptTest, EachSentenceHasThoseOfItsOwnBuffer) {
   EXPECT_THAT(notes_->notes(), ElementsAre("one", "", "", "two", "", "", "three", "", ""));
 }
 
+// Check: 64
 TEST_F(TranscriptTest, AGrowingUtteranceHasLaterOnesOnItsNextBuffer) {
   fake::AllowFrames(0);
   Begin("segmentation=stream");
@@ -365,6 +371,7 @@ TEST_F(TranscriptTest, AnInterruptDropsThem) {
 
 // --- textaccumulate
 
+// Check: 64
 TEST_F(TranscriptTest, AnAccumulatedSentenceEndsWithItsBuffer) {
   for (const char* segmentation : {"sentence", "stream"}) {
     fake::Reset();

@@ -21,7 +21,7 @@ namespace qtts::cuda::persistent {
 // Maximum weights that a warp waits for at once, unless a tile has more.
 inline constexpr int kTogetherBytes = 96 << 10;
 
-// Whether no warp's `share` chunks lie in more than two pieces of `chunks` chunks.
+// Returns whether no warp's `share` chunks lie in more than two pieces of `chunks` chunks.
 constexpr bool SharesLieInTwoPieces(int share, int chunks) {
   for (int begin = 0; begin < kWarps * share; begin += share) {
     if ((begin + share - 1) / chunks > begin / chunks + 1) return false;

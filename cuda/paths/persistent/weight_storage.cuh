@@ -22,9 +22,9 @@ struct Bf16Weights {
   static __device__ __forceinline__ Unit Load(const char* chunk, int lane) {
     return *reinterpret_cast<const uint4*>(chunk + lane * static_cast<int>(sizeof(Unit)));
   }
-  // A word of what was loaded, for a wait for the load.
+  // Returns a word of what was loaded, for a wait for the load.
   static __device__ __forceinline__ uint32_t Word(const Unit& unit) { return unit.x; }
-  // The lane's part of the matrix instruction's left operand.
+  // Returns the lane's part of the matrix instruction's left operand.
   static __device__ __forceinline__ uint4 Fragment(const Unit& unit) { return unit; }
 };
 

@@ -299,6 +299,7 @@ TEST_F(SchedulerTest, DeviceLostWhenAnUtteranceBeginsFailsEveryStream) {
   EXPECT_TRUE(scheduler_->device_lost());
 }
 
+// Check: 32
 TEST_F(SchedulerTest, ATextThatNoModelCouldSpeakIsRefusedBeforeItIsTokens) {
   for (const bool more_text : {false, true}) {
     Request request;
