@@ -43,8 +43,7 @@ CapacityPlan Plan(int voices, const ModelConfig& model, const DeviceNumbers& car
   plan.frame.row_splits =
       std::max({kRowSplits, many_split ? rows * kSplitsOfManyRows : 0, kMinRows * splits_of_longest});
 
-  if (by_warpgroups)
-    plan.weights.swizzled = many ? ManyRowsWeights::Swizzled::kAll : ManyRowsWeights::Swizzled::kPredictor;
+  plan.weights.swizzled = by_warpgroups;
   // The predictor's first pass has two rows a stream.
   if (by_library) plan.weights.library_rows = std::max<int64_t>(int64_t{2} * rows, plan.frame.prompt_rows);
 

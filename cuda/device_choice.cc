@@ -8,6 +8,8 @@
 #include "backend/device_module.h"
 #include "codec/kernels.h"
 #include "cuda_backend.h"
+#include "gemm/cublas_lt.h"
+#include "language_model.h"
 #include "paths/persistent/persistent_frame.h"
 #include "qtts/engine_options.h"
 #include "runtime/cuda_error.h"
@@ -130,6 +132,7 @@ Result<Needs> EngineNeeds(const Checkpoint& checkpoint, CudaOptions options, int
 Result<std::string> PathOf(const Checkpoint& checkpoint, const CudaOptions& options) {
   if (options.path == FramePath::kGraph) return std::string("graph (QTTS_CUDA_PATH)");
   if (options.products == ManyRowsProducts::kLibrary) return std::string("graph (QTTS_CUDA_PRODUCTS)");
+  if (PrefersLibrary(options) && CublasLt::Open().ok()) return std::string("graph (products by cuBLASLt)");
   const DeviceDescription* device = nullptr;
   QTTS_RETURN_IF_CUDA_ERROR(DescribeDevice(&device), "asking for the device");
   const Status status = PersistentFrame::CheckSupport(checkpoint.config(), options.precision, *device);

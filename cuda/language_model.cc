@@ -28,7 +28,27 @@ size_t HostBytes() {
   return std::min(machine, MemoryLimit().value_or(machine));
 }
 
+bool CanUseLibrary(const CudaOptions& options) {
+  return options.precision == Precision::kBF16 && options.weights == WeightForm::kPlain &&
+         options.path != FramePath::kPersistent;
+}
+
+// Once for each load: the one that counts its memory says nothing.
+void WarnOfOwnProducts(const CudaOptions& options, const Status& why) {
+  if (CountsMemory()) return;
+  Log(LogLevel::kWarning, "voices=" + std::to_string(options.max_slots) +
+                              " without cuBLASLt, which is faster on this GPU in engines of more than " +
+                              std::to_string(kMaxRows) + " voices: " + why.message());
+}
+
 }  // namespace
+
+// A stream's bits must not depend on its company, so an engine has the library's products for all numbers of rows. Up
+// to kMaxRows voices the project's own are as fast, and the persistent kernel's are faster.
+bool PrefersLibrary(const CudaOptions& options) {
+  return options.products == ManyRowsProducts::kBest && CanUseLibrary(options) && options.max_slots > kMaxRows &&
+         !HasWarpgroupProducts();
+}
 
 LanguageModel::~LanguageModel() { (void)Succeeds(AwaitStream(stream_)); }
 
@@ -49,17 +69,15 @@ Status LanguageModel::Load(const Checkpoint& checkpoint, const CudaOptions& opti
   if (options.pace.has_value()) {
     numbers_.persistent = {.narrow_talker = *options.pace, .wide_talker = *options.pace, .predictor = *options.pace};
   }
-  QTTS_RETURN_IF_ERROR(ChooseManyRows(options));
-  plan_ = Plan(options.max_slots, checkpoint.config(), numbers_);
-  if (options.prompt_rows.has_value()) {
-    plan_.frame.prompt_rows = *options.prompt_rows;
-    if (plan_.weights.library_rows > 0) {
-      plan_.weights.library_rows = std::max<int64_t>(plan_.weights.library_rows, *options.prompt_rows);
-    }
+  QTTS_ASSIGN_OR_RETURN(std::unique_ptr<CublasLt> library, ChooseManyRows(options));
+  Status loaded = LoadNetwork(checkpoint, options, std::move(library));
+  if (loaded.code() == StatusCode::kUnsupported && options.products == ManyRowsProducts::kBest &&
+      numbers_.products.many_rows == ManyRowsProducts::kLibrary) {
+    WarnOfOwnProducts(options, loaded);
+    numbers_.products.many_rows = ManyRowsProducts::kWarp;
+    loaded = LoadNetwork(checkpoint, options, nullptr);
   }
-  if (options.weights == WeightForm::kInt8) plan_.weights = {};  // a second copy would be larger than the first
-  QTTS_ASSIGN_OR_RETURN(
-      network_, Network::Load(checkpoint, options.precision, options.weights, &numbers_, stream_, plan_.weights));
+  QTTS_RETURN_IF_ERROR(loaded);
   QTTS_ASSIGN_OR_RETURN(buffers_, FrameBuffers::Allocate(*network_, plan_.frame));
   QTTS_ASSIGN_OR_RETURN(KvPages pages, Sequences::NewPages(*network_, stream_));
   QTTS_ASSIGN_OR_RETURN(graph_, GraphPath::Create(network_.get(), buffers_.get(), &numbers_, overlap, stream_));
@@ -80,31 +98,56 @@ Status LanguageModel::Load(const Checkpoint& checkpoint, const CudaOptions& opti
   return leave ? Status::Ok() : persistent.status();
 }
 
-Status LanguageModel::ChooseManyRows(const CudaOptions& options) {
-  const bool can_use_warpgroups = options.precision == Precision::kBF16 && HasWarpgroupProducts();
-  if (options.products == ManyRowsProducts::kWarp) {
-    numbers_.attention.whole_contexts = false;
-    return Status::Ok();
+Status LanguageModel::LoadNetwork(const Checkpoint& checkpoint, const CudaOptions& options,
+                                  std::unique_ptr<CublasLt> library) {
+  plan_ = Plan(options.max_slots, checkpoint.config(), numbers_);
+  if (options.prompt_rows.has_value()) {
+    plan_.frame.prompt_rows = *options.prompt_rows;
+    if (plan_.weights.library_rows > 0) {
+      plan_.weights.library_rows = std::max<int64_t>(plan_.weights.library_rows, *options.prompt_rows);
+    }
   }
-  if (options.products == ManyRowsProducts::kBest) {
-    if (can_use_warpgroups) numbers_.products.many_rows = ManyRowsProducts::kWarpgroup;
-    return Status::Ok();
-  }
-  const bool library = options.products == ManyRowsProducts::kLibrary;
-  const bool is_bf16 = options.precision == Precision::kBF16 && options.weights == WeightForm::kPlain;
-  if (library && (!is_bf16 || options.path == FramePath::kPersistent)) {
-    return Status::Unsupported(
-        "QTTS_CUDA_PRODUCTS=cublaslt needs precision=bf16 and no QTTS_CUDA_PATH=persistent: that kernel has its own "
-        "products");
-  }
-  if (!library && !can_use_warpgroups) {
-    return Status::Unsupported(
-        "the products of warpgroups need BF16, a GPU of compute capability 9.0 and a build for it (cuda-arch=90)");
-  }
-  numbers_.products.many_rows = options.products;
-  if (library && !CountsMemory() && LogEnabled(LogLevel::kInfo))
-    Log(LogLevel::kInfo, "products by cuBLASLt, as QTTS_CUDA_PRODUCTS says");
+  if (options.weights == WeightForm::kInt8) plan_.weights = {};  // a second copy would be larger than the first
+  QTTS_ASSIGN_OR_RETURN(network_, Network::Load(checkpoint, options.precision, options.weights, &numbers_, stream_,
+                                                plan_.weights, std::move(library)));
   return Status::Ok();
+}
+
+Result<std::unique_ptr<CublasLt>> LanguageModel::ChooseManyRows(const CudaOptions& options) {
+  const bool can_use_warpgroups = options.precision == Precision::kBF16 && HasWarpgroupProducts();
+  ManyRowsProducts& many_rows = numbers_.products.many_rows;
+  switch (options.products) {
+    case ManyRowsProducts::kWarp:
+      numbers_.attention.whole_contexts = false;
+      return std::unique_ptr<CublasLt>();
+    case ManyRowsProducts::kWarpgroup:
+      if (!can_use_warpgroups) {
+        return Status::Unsupported(
+            "the products of warpgroups need BF16, a GPU of compute capability 9.0 and a build for it (cuda-arch=90)");
+      }
+      many_rows = ManyRowsProducts::kWarpgroup;
+      return std::unique_ptr<CublasLt>();
+    case ManyRowsProducts::kLibrary:
+      if (!CanUseLibrary(options)) {
+        return Status::Unsupported(
+            "QTTS_CUDA_PRODUCTS=cublaslt needs precision=bf16 and no QTTS_CUDA_PATH=persistent: that kernel has its "
+            "own products");
+      }
+      break;
+    case ManyRowsProducts::kBest:
+      if (can_use_warpgroups) many_rows = ManyRowsProducts::kWarpgroup;
+      if (!PrefersLibrary(options)) return std::unique_ptr<CublasLt>();
+      break;
+  }
+  Result<std::unique_ptr<CublasLt>> library = CublasLt::Open();
+  if (library.ok()) {
+    many_rows = ManyRowsProducts::kLibrary;
+    if (!CountsMemory() && LogEnabled(LogLevel::kInfo)) Log(LogLevel::kInfo, "products by cuBLASLt");
+    return library;
+  }
+  if (options.products == ManyRowsProducts::kLibrary) return library.status();
+  WarnOfOwnProducts(options, library.status());
+  return std::unique_ptr<CublasLt>();
 }
 
 const FrameComputation& LanguageModel::PathFor(int rows, int splits) const {

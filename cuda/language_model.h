@@ -16,6 +16,7 @@
 #include "codec/codec.h"
 #include "frame/frame.h"
 #include "frame/frame_state.h"
+#include "gemm/cublas_lt.h"
 #include "gemm/gemm.h"
 #include "network/network.h"
 #include "paths/frame_buffers.h"
@@ -49,7 +50,8 @@ struct CudaOptions {
   // plan's; for tests.
   std::optional<int> prompt_rows;
   // Kernels for kManyRows rows and more; kWarpgroup: an error on a device without warpgroups' products. kLibrary: an
-  // error without the library; there is no persistent kernel then.
+  // error without the library; there is no persistent kernel then. kBest takes the library for more than kMaxRows
+  // voices on a device without warpgroups' products, if it is there.
   ManyRowsProducts products = ManyRowsProducts::kBest;
   unsigned patience = PersistentFrame::kPatience;  // for tests
   // Pace of the persistent kernel's weights instead of the card's; for benchmarks.
@@ -60,6 +62,9 @@ struct CudaOptions {
   // device has the host's memory.
   std::optional<size_t> parking_bytes;
 };
+
+// True if these options take cuBLASLt's products on the current device, where the library is there.
+bool PrefersLibrary(const CudaOptions& options);
 
 // Talker, code predictor and sampling on the current device: from prompts and text ids to codes. All
 // state of the utterances lies on the device, by slot; the host only enqueues. Puts together the network, the
@@ -105,7 +110,9 @@ class LanguageModel {
  private:
   explicit LanguageModel(cudaStream_t stream) : stream_(stream) {}
   Status Load(const Checkpoint& checkpoint, const CudaOptions& options);
-  Status ChooseManyRows(const CudaOptions& options);
+  // Sets the kernels for many rows. Returns the library if it is to compute the products.
+  Result<std::unique_ptr<CublasLt>> ChooseManyRows(const CudaOptions& options);
+  Status LoadNetwork(const Checkpoint& checkpoint, const CudaOptions& options, std::unique_ptr<CublasLt> library);
   // The persistent kernel if it covers the frame, otherwise the graph path, which covers all.
   const FrameComputation& PathFor(int rows, int splits) const;
 

@@ -129,7 +129,7 @@ Status Products(cudaStream_t stream, const DeviceNumbers& numbers) {
       {"1.7B qkv", GemmKind::kNormStore, 4096, 2048},      {"1.7B o", GemmKind::kAdd, 2048, 2048},
       {"1.7B gate, up", GemmKind::kNormGated, 6144, 2048}, {"1.7B down", GemmKind::kAdd, 2048, 6144},
   };
-  constexpr GemmShape kShapes[] = {GemmShape::k8Rows, GemmShape::kWide16, GemmShape::kWide32, GemmShape::kWide64,
+  constexpr GemmShape kShapes[] = {GemmShape::kFew, GemmShape::kWide16, GemmShape::kWide32, GemmShape::kWide64,
                                    GemmShape::kCluster};
   constexpr int kMostRows = 128;
   WideShape wide_shapes[] = {{GemmShape::kWide16, 16, numbers.products.wide16, {}},
@@ -225,7 +225,7 @@ Status Attention(cudaStream_t stream, const DeviceNumbers& numbers) {
   return Status::Ok();
 }
 
-constexpr int kManyRowsList[] = {64, 128, 256, 512, 1024, 2048};
+constexpr int kManyRowsList[] = {64, 96, 128, 256, 512, 1024, 2048};
 constexpr int64_t kMostManyRows = 2048;
 
 // Memory of random numbers between 2^-7 and 2 and their negatives, as BF16 and as F32: zeros would cost less power.
@@ -264,13 +264,15 @@ Status ManyProducts(cudaStream_t stream, const DeviceNumbers& numbers) {
       {"1.7B gate, up", GemmKind::kNormGated, 6144, 2048},
       {"1.7B down", GemmKind::kAdd, 2048, 6144},
   };
-  constexpr GemmShape kShapes[] = {GemmShape::kBest,         GemmShape::kCluster,        GemmShape::kWarpgroup64,
-                                   GemmShape::kWarpgroup128, GemmShape::kWarpgroupSplit, GemmShape::kTiles128x128,
-                                   GemmShape::kTiles128x64,  GemmShape::kTiles64x64};
+  constexpr GemmShape kShapes[] = {GemmShape::kBest, GemmShape::kCluster, GemmShape::kTiles128, GemmShape::kTiles64};
+  ProductNumbers by_tiles = numbers.products;
+  by_tiles.many_rows = ManyRowsProducts::kWarpgroup;
   const auto name_of = [](GemmShape shape) { return shape == GemmShape::kBest ? "own" : gemm::ProductOf(shape).name; };
   const Result<std::unique_ptr<CublasLt>> library = CublasLt::Open();
   if (!library.ok()) std::printf("no column lt: %s\n", library.status().message().c_str());
-  std::printf("us a product of many rows, with its norm or copy of rows; lt: cuBLASLt's, the product alone\n");
+  std::printf(
+      "us a product of many rows, with its norm or copy of rows (* = chosen with wgmma; own: without); lt: cuBLASLt's,"
+      " the product alone\n");
   std::printf("%-14s %5s", "", "rows");
   for (const GemmShape shape : kShapes) std::printf(" %9s", name_of(shape));
   std::printf(" %9s (TFLOP/s: own, fastest)\n", "lt");
@@ -285,7 +287,7 @@ Status ManyProducts(cudaStream_t stream, const DeviceNumbers& numbers) {
     QTTS_ASSIGN_OR_RETURN(const DeviceMemory normed, RandomMemory(kRows * static_cast<size_t>(product.columns) * 2));
     QTTS_ASSIGN_OR_RETURN(const DeviceMemory factors, RandomMemory(kRows * 4));
     QTTS_ASSIGN_OR_RETURN(const DeviceMemory norm, RandomMemory(static_cast<size_t>(product.columns) * 4));
-    const int weight_rows = product.outputs * (product.kind == GemmKind::kNormGated ? 2 : 1);
+    const int weight_rows = matrix.weight_rows();
     QTTS_ASSIGN_OR_RETURN(const DeviceMemory lt_y,
                           DeviceMemory::Allocate(kRows * static_cast<size_t>(weight_rows) * sizeof(float)));
     std::unique_ptr<LibraryProduct> lt;
@@ -306,7 +308,7 @@ Status ManyProducts(cudaStream_t stream, const DeviceNumbers& numbers) {
       double own = 0, least = 0;
       for (const GemmShape shape : kShapes) {
         r.shape = shape;
-        const bool tiles = shape >= GemmShape::kTiles128x128;
+        const bool tiles = shape >= GemmShape::kTiles128;
         r.x_swizzled = tiles && product.kind == GemmKind::kAdd;
         r.y_swizzled = tiles && product.kind == GemmKind::kNormGated;
         if (!CanRun(shape, matrix, r, numbers.products)) {
@@ -316,7 +318,7 @@ Status ManyProducts(cudaStream_t stream, const DeviceNumbers& numbers) {
         QTTS_ASSIGN_OR_RETURN(const double us, TimeGemm(stream, numbers, matrix, weights, r));
         if (shape == GemmShape::kBest) own = us;
         least = least == 0 ? us : std::min(least, us);
-        std::printf(" %9.2f", us);
+        std::printf(" %8.2f%s", us, shape == ChooseShape(matrix, r, by_tiles) ? "*" : " ");
         std::fflush(stdout);
       }
       if (lt == nullptr) {

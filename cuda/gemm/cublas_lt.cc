@@ -26,12 +26,21 @@ Status LtStatus(cublasStatus_t status, const char* what) {
   return Status::Internal(std::string("cuBLASLt: ") + what + ": status " + std::to_string(static_cast<int>(status)));
 }
 
+std::string Installing() {
+  return "install cuBLAS of CUDA 12 or 13 (Debian, Ubuntu: libcublas-13-0, PyPI: nvidia-cublas) where the loader finds "
+         "it, or choose QTTS_CUDA_PRODUCTS=own";
+}
+
+// Versions are 10000 times CUDA's major number and more.
+bool IsKnown(size_t version) { return version / 10000 == 12 || version / 10000 == 13; }
+
 }  // namespace
 
 // The functions in use, under their own names.
 #define QTTS_LT_FUNCTIONS(X)              \
   X(cublasLtCreate)                       \
   X(cublasLtDestroy)                      \
+  X(cublasLtGetVersion)                   \
   X(cublasLtMatmul)                       \
   X(cublasLtMatmulAlgoConfigGetAttribute) \
   X(cublasLtMatmulAlgoGetHeuristic)       \
@@ -197,19 +206,20 @@ struct LibraryProduct::Impl {
 Result<std::unique_ptr<CublasLt>> CublasLt::Open() {
   auto library = std::make_unique<Library>();
   for (const char* name : {"libcublasLt.so.13", "libcublasLt.so.12"}) {
-    if (library->file == nullptr) library->file = dlopen(name, RTLD_NOW | RTLD_LOCAL);
+    // It stays in the process, since each count of an engine's memory opens it.
+    if (library->file == nullptr) library->file = dlopen(name, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
   }
   if (library->file == nullptr)
-    return Status::Unsupported(
-        "neither libcublasLt.so.13 nor libcublasLt.so.12 can be opened: install cuBLAS of CUDA's toolkit, or choose "
-        "QTTS_CUDA_PRODUCTS=own");
+    return Status::Unsupported("neither libcublasLt.so.13 nor libcublasLt.so.12 can be opened: " + Installing());
 #define QTTS_LT_LOAD(name)                                                                \
   library->name = reinterpret_cast<decltype(library->name)>(dlsym(library->file, #name)); \
-  if (library->name == nullptr)                                                           \
-    return Status::Unsupported("cuBLASLt has no function " #name ": install that of CUDA 12 or 13");
+  if (library->name == nullptr) return Status::Unsupported("cuBLASLt has no function " #name ": " + Installing());
   QTTS_LT_FUNCTIONS(QTTS_LT_LOAD)
 #undef QTTS_LT_LOAD
-  QTTS_RETURN_IF_ERROR(LtStatus(library->cublasLtCreate(&library->handle), "opening"));
+  if (const size_t version = library->cublasLtGetVersion(); !IsKnown(version))
+    return Status::Unsupported("cuBLASLt is of version " + std::to_string(version) + ": " + Installing());
+  if (const Status opened = LtStatus(library->cublasLtCreate(&library->handle), "opening"); !opened.ok())
+    return Status::Unsupported(opened.message() + "; " + Installing());
   QTTS_ASSIGN_OR_RETURN(library->workspace, DeviceMemory::Allocate(kWorkspaceBytes));
   return std::unique_ptr<CublasLt>(new CublasLt(std::move(library)));
 }

@@ -44,8 +44,8 @@ class CublasLt {
  public:
   static constexpr size_t kWorkspaceBytes = size_t{32} << 20;  // of device memory
 
-  // For the current device. kUnsupported with the reason where the library cannot be opened, or the build had no header
-  // of it.
+  // For the current device. kUnsupported, with the reason and what to install, where there is no library of CUDA 12 or
+  // 13 or the build had no header of it.
   static Result<std::unique_ptr<CublasLt>> Open();
   ~CublasLt();
   CublasLt(const CublasLt&) = delete;

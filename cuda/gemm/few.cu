@@ -100,12 +100,12 @@ __global__ void __launch_bounds__(kThreads, BlocksTogether(kShape)) Bf16Kernel(G
 }
 
 template <GemmKind kKind>
-void Run(const Launcher& launch, int tiles, const GemmArguments& a, GemmShape shape) {
+void Run(const Launcher& launch, int tiles, const GemmArguments& a) {
   const size_t stage = StageBytes(a.chunks, std::min<int64_t>(a.rows, 8));
   const int left = ChunksOfShare(a.chunks) - ChunksAhead(kKind, WeightForm::kPlain);
   const size_t shared =
       stage + static_cast<size_t>(std::clamp(left, 0, ChunksBehind(kKind, WeightForm::kPlain)) * kWarps * kChunkBytes);
-  const int64_t rows = shape == GemmShape::kOneRow ? 1 : kTileRows;
+  const int64_t rows = a.rows == 1 ? 1 : kTileRows;
   const dim3 grid(static_cast<unsigned>(tiles), static_cast<unsigned>((a.rows + rows - 1) / rows));
   launch(rows == 1 ? Bf16Kernel<kKind, Rows::kOne> : Bf16Kernel<kKind, Rows::kTile>, grid, kThreads, shared, a);
 }
@@ -114,18 +114,18 @@ void Run(const Launcher& launch, int tiles, const GemmArguments& a, GemmShape sh
 
 size_t FewStageBytes(int chunks, int64_t rows) { return StageBytes(chunks, rows); }
 
-void RunFew(const Launcher& launch, GemmKind kind, int tiles, const GemmArguments& a, GemmShape shape) {
+void RunFew(const Launcher& launch, GemmKind kind, int tiles, const GemmArguments& a) {
   switch (kind) {
     case GemmKind::kNormStore:
-      return Run<GemmKind::kNormStore>(launch, tiles, a, shape);
+      return Run<GemmKind::kNormStore>(launch, tiles, a);
     case GemmKind::kNormGated:
-      return Run<GemmKind::kNormGated>(launch, tiles, a, shape);
+      return Run<GemmKind::kNormGated>(launch, tiles, a);
     case GemmKind::kAdd:
-      return Run<GemmKind::kAdd>(launch, tiles, a, shape);
+      return Run<GemmKind::kAdd>(launch, tiles, a);
     case GemmKind::kStore:
-      return Run<GemmKind::kStore>(launch, tiles, a, shape);
+      return Run<GemmKind::kStore>(launch, tiles, a);
     case GemmKind::kStoreSilu:
-      return Run<GemmKind::kStoreSilu>(launch, tiles, a, shape);
+      return Run<GemmKind::kStoreSilu>(launch, tiles, a);
   }
 }
 

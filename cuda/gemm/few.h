@@ -13,11 +13,10 @@ namespace qtts::cuda::gemm {
 size_t FewStageBytes(int chunks, int64_t rows);
 
 // Runs a product in BF16 for few rows, the fastest for one stream. A block has the outputs of one tile, so that all SMs
-// share the weights; it prefetches its first weights before the previous kernel has ended. `shape` is kOneRow or
-// k8Rows.
-void RunFew(const Launcher& launch, GemmKind kind, int tiles, const GemmArguments& arguments, GemmShape shape);
+// share the weights; it prefetches its first weights before the previous kernel has ended.
+void RunFew(const Launcher& launch, GemmKind kind, int tiles, const GemmArguments& arguments);
 // The same with weights of 8 bits (int8.h), which are unpacked in registers.
-void RunFewInt8(const Launcher& launch, GemmKind kind, int tiles, const GemmArguments& arguments, GemmShape shape);
+void RunFewInt8(const Launcher& launch, GemmKind kind, int tiles, const GemmArguments& arguments);
 
 }  // namespace qtts::cuda::gemm
 

@@ -161,8 +161,8 @@ __global__ void __launch_bounds__(kThreads, BlocksTogether(kShape)) Int8Kernel(G
 }
 
 template <GemmKind kKind>
-void Run(const Launcher& launch, int tiles, const GemmArguments& a, GemmShape shape) {
-  const int64_t rows = shape == GemmShape::kOneRow ? 1 : kTileRows;
+void Run(const Launcher& launch, int tiles, const GemmArguments& a) {
+  const int64_t rows = a.rows == 1 ? 1 : kTileRows;
   const dim3 grid(static_cast<unsigned>(tiles), static_cast<unsigned>((a.rows + rows - 1) / rows));
   launch(rows == 1 ? Int8Kernel<kKind, Rows::kOne> : Int8Kernel<kKind, Rows::kTile>, grid, kThreads,
          StageBytes(a.chunks, std::min<int64_t>(a.rows, kTileRows)), a);
@@ -170,18 +170,18 @@ void Run(const Launcher& launch, int tiles, const GemmArguments& a, GemmShape sh
 
 }  // namespace
 
-void RunFewInt8(const Launcher& launch, GemmKind kind, int tiles, const GemmArguments& a, GemmShape shape) {
+void RunFewInt8(const Launcher& launch, GemmKind kind, int tiles, const GemmArguments& a) {
   switch (kind) {
     case GemmKind::kNormStore:
-      return Run<GemmKind::kNormStore>(launch, tiles, a, shape);
+      return Run<GemmKind::kNormStore>(launch, tiles, a);
     case GemmKind::kNormGated:
-      return Run<GemmKind::kNormGated>(launch, tiles, a, shape);
+      return Run<GemmKind::kNormGated>(launch, tiles, a);
     case GemmKind::kAdd:
-      return Run<GemmKind::kAdd>(launch, tiles, a, shape);
+      return Run<GemmKind::kAdd>(launch, tiles, a);
     case GemmKind::kStore:
-      return Run<GemmKind::kStore>(launch, tiles, a, shape);
+      return Run<GemmKind::kStore>(launch, tiles, a);
     case GemmKind::kStoreSilu:
-      return Run<GemmKind::kStoreSilu>(launch, tiles, a, shape);
+      return Run<GemmKind::kStoreSilu>(launch, tiles, a);
   }
 }
 

@@ -13,8 +13,9 @@
 #include "gemm/product.h"
 #include "gemm/tiles.h"
 #include "gemm/unpack_int8.h"
-#include "gemm/warpgroup.h"
 #include "gemm/wide.h"
+#include "runtime/device.h"
+#include "runtime/succeeds.h"
 
 // The ways to compute a product, and the choice between them, by time only: all but the library's give the same bits.
 // Each kernel's header describes its use.
@@ -23,8 +24,6 @@ namespace {
 
 using gemm::GemmArguments;
 using gemm::Product;
-using gemm::RowTile;
-using gemm::WarpgroupTile;
 
 GemmArguments ArgumentsOf(const Matrix& matrix, const GemmRows& r) {
   return {matrix.data, matrix.bias, matrix.outputs, matrix.columns, matrix.chunks(), r.x,
@@ -40,15 +39,14 @@ bool ReadsPlainRows(const Matrix& matrix, const GemmRows& rows) {
 // More shared memory than this would reduce the number of thread blocks per SM.
 constexpr size_t kMaxStage = size_t{64} << 10;
 
-template <GemmShape kShape, int kBlockRows>
 constexpr Product FewProduct(const char* name) {
-  return {kShape, name, false,
+  return {GemmShape::kFew, name, false,
           [](const Matrix& matrix, const GemmRows& rows, const ProductNumbers&) {
-            return ReadsPlainRows(matrix, rows) && (kBlockRows > 1 || rows.rows == 1) &&
-                   gemm::FewStageBytes(matrix.chunks(), std::min<int64_t>(rows.rows, kBlockRows)) <= kMaxStage;
+            return ReadsPlainRows(matrix, rows) &&
+                   gemm::FewStageBytes(matrix.chunks(), std::min<int64_t>(rows.rows, gemm::kTileRows)) <= kMaxStage;
           },
           [](const Launcher& launch, const Matrix& matrix, const GemmRows& rows) {
-            gemm::RunFew(launch, matrix.kind, matrix.tiles(), ArgumentsOf(matrix, rows), kShape);
+            gemm::RunFew(launch, matrix.kind, matrix.tiles(), ArgumentsOf(matrix, rows));
           }};
 }
 
@@ -74,28 +72,14 @@ constexpr Product ClusterProduct(const char* name) {
           }};
 }
 
-template <GemmShape kShape, int kGroups, int kRows, WarpgroupTile::Blocks kBlocks>
-constexpr Product WarpgroupProduct(const char* name) {
-  return {kShape, name, false,
-          [](const Matrix& matrix, const GemmRows& rows, const ProductNumbers&) {
-            return ReadsPlainRows(matrix, rows) && rows.normed.x != nullptr && rows.normed.columns >= matrix.columns &&
-                   gemm::CanRunWarpgroup({kGroups, kRows, kBlocks}, matrix.kind, matrix.columns);
-          },
-          [](const Launcher& launch, const Matrix& matrix, const GemmRows& rows) {
-            gemm::RunWarpgroup(launch, matrix.kind, {kGroups, kRows, kBlocks}, ArgumentsOf(matrix, rows), rows.normed);
-          }};
-}
-
-template <GemmShape kShape, int kRows, int kOutputs>
+template <GemmShape kShape, int kSize>
 constexpr Product TilesProduct(const char* name) {
   return {kShape, name, true,
           [](const Matrix& matrix, const GemmRows& rows, const ProductNumbers&) {
-            return matrix.library == nullptr && gemm::CanRunTiles({kRows, kOutputs}, matrix, rows);
+            return matrix.library == nullptr && gemm::CanRunTiles(kSize, matrix, rows);
           },
           [](const Launcher& launch, const Matrix& matrix, const GemmRows& rows) {
-            GemmArguments arguments = ArgumentsOf(matrix, rows);
-            arguments.weights = matrix.swizzled;
-            gemm::RunTiles(launch, matrix.kind, {kRows, kOutputs}, arguments, rows.normed);
+            gemm::RunTiles(launch, matrix, kSize, ArgumentsOf(matrix, rows), rows.normed);
           }};
 }
 
@@ -110,57 +94,38 @@ constexpr Product LibraryProductRow(const char* name) {
           }};
 }
 
-using Blocks = WarpgroupTile::Blocks;
 constexpr std::array kProducts = {
-    FewProduct<GemmShape::kOneRow, 1>("1"),
-    FewProduct<GemmShape::k8Rows, 8>("8"),
+    FewProduct("few"),
     WideProduct<GemmShape::kWide16, 16>("wide 16"),
     WideProduct<GemmShape::kWide32, 32>("wide 32"),
     WideProduct<GemmShape::kWide64, 64>("wide 64"),
     ClusterProduct("cluster"),
-    WarpgroupProduct<GemmShape::kWarpgroup64, 1, 64, Blocks::kAlone>("wg 64"),
-    WarpgroupProduct<GemmShape::kWarpgroup128, 2, 128, Blocks::kAlone>("wg 128"),
-    WarpgroupProduct<GemmShape::kWarpgroupSplit, 2, 128, Blocks::kSplit>("wg 128/8"),
-    TilesProduct<GemmShape::kTiles128x128, 128, 128>("t128,128"),
-    TilesProduct<GemmShape::kTiles128x64, 128, 64>("t128,64"),
-    TilesProduct<GemmShape::kTiles64x64, 64, 64>("t64,64"),
+    TilesProduct<GemmShape::kTiles128, 128>("tiles 128"),
+    TilesProduct<GemmShape::kTiles64, 64>("tiles 64"),
     LibraryProductRow("library"),
 };
 
 // Returns whether each product stands where ProductOf() looks for its shape.
 constexpr bool AreInOrder(const auto& products) {
   for (size_t i = 0; i < products.size(); ++i) {
-    if (static_cast<size_t>(products[i].shape) != static_cast<size_t>(GemmShape::kOneRow) + i) return false;
+    if (static_cast<size_t>(products[i].shape) != static_cast<size_t>(GemmShape::kFew) + i) return false;
   }
   return products.back().shape == GemmShape::kLibrary;
 }
 static_assert(AreInOrder(kProducts));
 
-// For many rows, if the numbers ask for it: the fastest of those that were measured, null where the kernels for few
-// rows are as fast.
-std::optional<GemmShape> ChooseWarpgroupShape(const Matrix& matrix, const GemmRows& rows,
-                                              const ProductNumbers& numbers) {
-  const int64_t weight_rows = (matrix.kind == GemmKind::kNormGated ? 2 : 1) * int64_t{matrix.outputs};
-  const auto blocks = [&](int64_t tile) { return (weight_rows + tile - 1) / tile * ((rows.rows + tile - 1) / tile); };
-  if (blocks(128) >= numbers.large_tiles) return GemmShape::kWarpgroup128;
-  const bool few_blocks = blocks(64) <= numbers.few_tiles;
-  if (matrix.kind != GemmKind::kAdd) return few_blocks ? std::nullopt : std::optional(GemmShape::kWarpgroup64);
-  if (rows.rows > 128) return GemmShape::kWarpgroup64;
-  if (rows.rows > 64 && 8 * blocks(128) <= numbers.split_blocks) return GemmShape::kWarpgroupSplit;
-  return std::nullopt;
-}
-
-// The same for matrices that have swizzled weights.
+// The fastest tiles for many rows of a matrix with swizzled weights; none where the kernels for few rows are as fast.
+// Graphs have rows in steps of 8, up to which scratch memory is padded.
 std::optional<GemmShape> ChooseTiles(const Matrix& matrix, int64_t rows, const ProductNumbers& numbers) {
+  if (numbers.many_rows != ManyRowsProducts::kWarpgroup) return std::nullopt;
   if (matrix.swizzled == nullptr || !gemm::HasTiles(matrix)) return std::nullopt;
   if (rows < kManyRows || rows % gemm::kTileRows != 0) return std::nullopt;
-  const int64_t weight_rows = (matrix.kind == GemmKind::kNormGated ? 2 : 1) * int64_t{matrix.outputs};
-  const auto tiles = [&](int64_t tile_rows, int64_t outputs) {
-    return weight_rows % outputs == 0 ? weight_rows / outputs * ((rows + tile_rows - 1) / tile_rows) : 0;
+  const auto tiles = [&](int size) {
+    return matrix.weight_rows() % size == 0 ? matrix.weight_rows() / size * ((rows + size - 1) / size) : 0;
   };
-  if (tiles(128, 128) >= numbers.large_tiles) return GemmShape::kTiles128x128;
-  if (tiles(128, 64) >= numbers.large_tiles) return GemmShape::kTiles128x64;
-  if (tiles(64, 64) >= numbers.small_tiles) return GemmShape::kTiles64x64;
+  if (tiles(128) >= numbers.large_tiles) return GemmShape::kTiles128;
+  // The clusters of a product of up to kManyRows rows all run at once.
+  if (tiles(64) >= (rows > kManyRows ? numbers.small_tiles / 2 : numbers.small_tiles)) return GemmShape::kTiles64;
   return std::nullopt;
 }
 
@@ -171,9 +136,7 @@ void RunInt8(const Launcher& launch, const Matrix& matrix, const GemmRows& rows)
     return;
   }
   if (ReadsInt8(matrix, rows)) {
-    const bool one = rows.rows == 1 && rows.shape != GemmShape::k8Rows;
-    return gemm::RunFewInt8(launch, matrix.kind, matrix.tiles(), ArgumentsOf(matrix, rows),
-                            one ? GemmShape::kOneRow : GemmShape::k8Rows);
+    return gemm::RunFewInt8(launch, matrix.kind, matrix.tiles(), ArgumentsOf(matrix, rows));
   }
   gemm::UnpackInt8(launch, matrix, rows.live);
   Matrix plain = matrix;
@@ -188,16 +151,16 @@ void RunInt8(const Launcher& launch, const Matrix& matrix, const GemmRows& rows)
 }  // namespace
 
 bool TakesSwizzled(const Matrix& matrix, int64_t rows, const ProductNumbers& numbers) {
-  return numbers.many_rows == ManyRowsProducts::kWarpgroup && ChooseTiles(matrix, rows, numbers).has_value();
+  return ChooseTiles(matrix, rows, numbers).has_value();
 }
 
 bool HasWarpgroupProducts() {
-  constexpr int kColumns = 1024;
-  return gemm::CanRunWarpgroup({1, 64, Blocks::kAlone}, GemmKind::kAdd, kColumns);
+  const DeviceDescription* device = nullptr;
+  return Succeeds(DescribeDevice(&device)) && device->CanRunWarpgroups();
 }
 
 const Product& gemm::ProductOf(GemmShape shape) {
-  return kProducts[static_cast<size_t>(shape) - static_cast<size_t>(GemmShape::kOneRow)];
+  return kProducts[static_cast<size_t>(shape) - static_cast<size_t>(GemmShape::kFew)];
 }
 
 bool CanRun(GemmShape shape, const Matrix& matrix, const GemmRows& rows, const ProductNumbers& numbers) {
@@ -211,19 +174,15 @@ bool CanRun(GemmShape shape, const Matrix& matrix, const GemmRows& rows, const P
 GemmShape ChooseShape(const Matrix& matrix, const GemmRows& rows, const ProductNumbers& numbers) {
   const auto can_run = [&](GemmShape shape) { return CanRun(shape, matrix, rows, numbers); };
   if (matrix.library != nullptr) return GemmShape::kLibrary;
-  if (numbers.many_rows == ManyRowsProducts::kWarpgroup && rows.rows >= kManyRows) {
-    const std::optional<GemmShape> tiles = ChooseTiles(matrix, rows.rows, numbers);
-    if (tiles.has_value() && can_run(*tiles)) return *tiles;
-    const std::optional<GemmShape> shape = ChooseWarpgroupShape(matrix, rows, numbers);
-    if (shape.has_value() && can_run(*shape)) return *shape;
-  }
-  if (can_run(GemmShape::kOneRow)) return GemmShape::kOneRow;
+  const std::optional<GemmShape> tiles = ChooseTiles(matrix, rows.rows, numbers);
+  if (tiles.has_value() && can_run(*tiles)) return *tiles;
+  if (rows.rows == 1 && can_run(GemmShape::kFew)) return GemmShape::kFew;
   const bool one_round = matrix.tiles() * ((rows.rows + 7) / 8) <= numbers.blocks_at_once;
   const bool quick = one_round && rows.rows <= numbers.quick_rows && matrix.columns <= numbers.quick_columns;
   if (rows.rows > 4 && !quick && can_run(GemmShape::kCluster)) return GemmShape::kCluster;
-  if ((rows.rows <= 4 || one_round) && can_run(GemmShape::k8Rows)) return GemmShape::k8Rows;
-  // Without memory for normed rows a product with a norm has these two kernels only.
-  if (!can_run(GemmShape::kWide16)) return rows.rows == 1 ? GemmShape::kOneRow : GemmShape::k8Rows;
+  if ((rows.rows <= 4 || one_round) && can_run(GemmShape::kFew)) return GemmShape::kFew;
+  // Without memory for normed rows a product with a norm has this kernel only.
+  if (!can_run(GemmShape::kWide16)) return GemmShape::kFew;
   struct Choice {
     GemmShape shape;
     int64_t block_rows;
@@ -241,12 +200,11 @@ GemmShape ChooseShape(const Matrix& matrix, const GemmRows& rows, const ProductN
 }
 
 int64_t WideBlocks(const Matrix& matrix, int64_t rows, int64_t block_rows) {
-  const int64_t weight_rows = (matrix.kind == GemmKind::kNormGated ? 2 : 1) * int64_t{matrix.outputs};
-  return (weight_rows + gemm::kWideOutputs - 1) / gemm::kWideOutputs * ((rows + block_rows - 1) / block_rows);
+  return (matrix.weight_rows() + gemm::kWideOutputs - 1) / gemm::kWideOutputs * ((rows + block_rows - 1) / block_rows);
 }
 
 bool ReadsInt8(const Matrix& matrix, const GemmRows& rows) {
-  if (matrix.unpacked == nullptr || rows.shape == GemmShape::kOneRow || rows.shape == GemmShape::k8Rows) return true;
+  if (matrix.unpacked == nullptr || rows.shape == GemmShape::kFew) return true;
   const size_t stage = gemm::FewStageBytes(matrix.chunks(), std::min<int64_t>(rows.rows, gemm::kTileRows));
   return rows.shape == GemmShape::kBest && rows.rows <= kMaxInt8Rows && stage <= kMaxStage;
 }

@@ -55,7 +55,8 @@ struct Matrix {
   void* unpacked = nullptr;
 
   int chunks() const { return Padded(columns) / kChunk; }
-  int tile() const { return kind == GemmKind::kNormGated ? 8 : TileOutputs(kind); }  // of `outputs`
+  int weight_rows() const { return kind == GemmKind::kNormGated ? 2 * outputs : outputs; }  // without padding
+  int tile() const { return kind == GemmKind::kNormGated ? 8 : TileOutputs(kind); }         // of `outputs`
   int tiles() const { return (outputs + tile() - 1) / tile(); }
   // Bytes of `data`.
   size_t bytes(Precision precision) const {
@@ -84,20 +85,15 @@ void ConvertRows(const Launcher& launch, Precision precision, DType type, const 
 // How rows share blocks. All shapes give the same bits.
 enum class GemmShape {
   kBest,
-  kOneRow,
-  k8Rows,   // of a block, which computes the outputs of one tile
-  kWide16,  // of a block, which computes 32 outputs
+  kFew,     // one row, or eight, of a block, which computes the outputs of one packed tile (few.h)
+  kWide16,  // rows of a block, which computes 32 outputs (wide.h)
   kWide32,
   kWide64,
   kCluster,  // for kAdd: eight blocks share the columns of up to 64 rows and of 64 or 128 outputs (cluster.h)
-  // With the warpgroup's matrix instruction (warpgroup.h), on compute capability 9.0.
-  kWarpgroup64,     // of a block, which computes 64 outputs
-  kWarpgroup128,    // of a block, which computes 128 outputs
-  kWarpgroupSplit,  // the same of eight blocks that share the columns; for kAdd
-  // The same with both operands swizzled, for matrices that have such a copy (tiles.h); rows by outputs of a block.
-  kTiles128x128,
-  kTiles128x64,
-  kTiles64x64,
+  // With the warpgroup's matrix instruction (tiles.h), on compute capability 9.0, for matrices that have a swizzled
+  // copy: rows and outputs of a block.
+  kTiles128,
+  kTiles64,
   // cuBLASLt (library.h), for matrices that it was given: these have no other shape. Other bits.
   kLibrary,
 };
@@ -107,7 +103,7 @@ struct NormedRows {
   void* x = nullptr;
   float* factors = nullptr;
   // Columns that there is room for in each row, and in rows beyond the last up to a multiple of 8. 0: for those of the
-  // norm kinds. The shapes of warpgroups need it for all kinds.
+  // norm kinds. Tiles need it for all kinds.
   int columns = 0;
   float* sums = nullptr;  // for matrices with a `library`: [rows][weight rows]
 };
@@ -130,7 +126,7 @@ struct GemmRows {
   GemmShape shape = GemmShape::kBest;  // in BF16; another one for tests and measurements
 };
 
-// True if the current device and the build have the shapes of warpgroups.
+// True if the current device and the build have tiles.
 bool HasWarpgroupProducts();
 // True if the product of `rows` rows that kBest selects reads and writes rows swizzled (GemmRows::x_swizzled,
 // y_swizzled). It depends on the matrix and their number alone.

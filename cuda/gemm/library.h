@@ -10,7 +10,8 @@
 // plain rows, of all packed tiles, and gives sums in F32; bias, norm, activation and residual are kernels of ours, with
 // the arithmetic of the other products.
 //
-// Only the environment chooses these products.
+// LanguageModel chooses these products, for a whole engine: by default where there is no wgmma and more than kMaxRows
+// voices.
 namespace qtts::cuda::gemm {
 
 // Unpacks a packed matrix to plain rows: [tiles * TileOutputs(kind)][whole chunks of columns]. The order of the rows

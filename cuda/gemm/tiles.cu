@@ -4,28 +4,28 @@
 #include "gemm/gemm_device.cuh"
 #include "gemm/rows.h"
 #include "gemm/swizzled.h"
-#include "gemm/tile_ring.cuh"
 #include "gemm/tiles.h"
-#include "gemm/warpgroup_tiles.h"
 #include "runtime/async_copy.cuh"
 #include "runtime/barrier.cuh"
 #include "runtime/device.h"
+#include "runtime/fragment.h"
 #include "runtime/warpgroup.cuh"
 
 namespace qtts::cuda::gemm {
 namespace {
 
-constexpr int kGroupRows = 64;                      // of a warpgroup's instruction
+constexpr int kGroupRows = 64;  // of a warpgroup's instruction
+constexpr int kGroupWarps = 4;
+constexpr int kWarpRows = kGroupRows / kGroupWarps;
+constexpr int kStageColumns = kSwizzledColumns;
+constexpr int kStageChunks = kStageColumns / kChunk;
 constexpr int kStageLineBytes = kStageColumns * 2;  // of a row or a weight row
 constexpr int kAlign = kSwizzledGroupBytes;
-constexpr int ThreadsOf(int rows) { return rows / kGroupRows * 128 + 32; }
-constexpr int StageBytesOf(int rows, int outputs) { return (rows + outputs) * kStageLineBytes; }
+constexpr int kStages = 6;
+constexpr int ThreadsOf(int size) { return size / kGroupRows * 128 + 32; }
 // Small tiles share an SM with another block, be it the next product's.
-constexpr int BlocksOfSm(int outputs) { return outputs == 128 ? 1 : 2; }
-constexpr int StagesOf(int rows, int outputs) { return rows + outputs == 192 ? 4 : 6; }
-constexpr int SharedBytesOf(int rows, int outputs) {
-  return kAlign + StagesOf(rows, outputs) * (StageBytesOf(rows, outputs) + 2 * 8);
-}
+constexpr int BlocksOfSm(int size) { return size == 128 ? 1 : 2; }
+constexpr int SharedBytesOf(int size) { return kAlign + kStages * (2 * size * kStageLineBytes + 2 * 8); }
 
 struct TileArguments {
   GemmArguments gemm;  // x in the order kSwizzled
@@ -35,18 +35,30 @@ struct TileArguments {
 };
 
 // Compile-time sizes of a kernel's tiles.
-template <int kRowsOfTile, int kOutputsOfTile>
+template <int kSize>
 struct TileShape {
-  static constexpr int kRows = kRowsOfTile;
-  static constexpr int kOutputs = kOutputsOfTile;
+  static constexpr int kRows = kSize;
+  static constexpr int kOutputs = kSize;
   static constexpr int kGroups = kRows / kGroupRows;  // warpgroups that multiply
-  static constexpr int kStages = StagesOf(kRows, kOutputs);
   static constexpr int kRowBytes = kRows * kStageLineBytes;
   static constexpr int kWeightBytes = kOutputs * kStageLineBytes;
   static constexpr int kStageSize = kRowBytes + kWeightBytes;
 };
 
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
+
+// The ring of stages of a block, in shared memory. Barriers count who has filled and who has emptied a stage.
+struct Ring : RingPlace {
+  uint32_t stages, full, empty;
+
+  __device__ __forceinline__ uint32_t full_barrier() const { return full + static_cast<uint32_t>(index) * 8; }
+  __device__ __forceinline__ uint32_t empty_barrier(int of) const { return empty + static_cast<uint32_t>(of) * 8; }
+};
+
+// A block's tiles: every `step`-th.
+struct TileRange {
+  int first, step, end;
+};
 
 template <typename Shape>
 __device__ __forceinline__ const char* WeightsOf(const TileArguments& t, int tile) {
@@ -64,7 +76,7 @@ class Filler {
     // Weights of the first stages do not wait for the rows.
     int ahead = 0;
     if (tiles.first < tiles.end) {
-      ahead = min(Shape::kStages, stages_of_tile);
+      ahead = min(kStages, stages_of_tile);
       GoTo(tiles.first);
 #pragma unroll 1
       for (int i = 0; i < ahead; ++i) {
@@ -86,7 +98,7 @@ class Filler {
           BringWeights(to, ring_.full_barrier());
         }
         BringRows(to, ring_.full_barrier());
-        ring_.Next(Shape::kStages);
+        ring_.Next(kStages);
       }
     }
   }
@@ -146,7 +158,7 @@ class Multiplier {
         Release(previous);
       }
       previous = ring_.index;
-      ring_.Next(Shape::kStages);
+      ring_.Next(kStages);
     }
     AwaitMmas<0>();
     KeepInPlace(sums);
@@ -185,7 +197,7 @@ __device__ __forceinline__ void StoreRow(const GemmArguments& a, int64_t row, in
         for (int j = 0; j < 4; ++j) words[j] = PackBf16(inner(4 * c + j, 0), inner(4 * c + j, 1));
         const int column = first_weight / 2 + c * kChunk;
         *reinterpret_cast<uint4*>(static_cast<char*>(a.y) + UnitOffset(a.rows, row, column / kSwizzledColumns,
-                                                                       column % kSwizzledColumns / 8 + lane % 4)) = {
+                                                                       column % kSwizzledColumns / 8 + pair / 2)) = {
             words[0], words[1], words[2], words[3]};
       }
       return;
@@ -236,11 +248,11 @@ __device__ __forceinline__ void StoreTile(const GemmArguments& a, int64_t first_
 
 #endif  // __CUDA_ARCH_FEAT_SM90_ALL
 
-template <GemmKind kKind, int kRows, int kOutputs>
-__global__ void __launch_bounds__(ThreadsOf(kRows), BlocksOfSm(kOutputs))
+template <GemmKind kKind, int kSize>
+__global__ void __launch_bounds__(ThreadsOf(kSize), BlocksOfSm(kSize))
     TileKernel(const __grid_constant__ TileArguments t) {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
-  using Shape = TileShape<kRows, kOutputs>;
+  using Shape = TileShape<kSize>;
   extern __shared__ unsigned char raw[];
   const GemmArguments& a = t.gemm;
   const int warp = static_cast<int>(threadIdx.x) / 32;
@@ -255,11 +267,11 @@ __global__ void __launch_bounds__(ThreadsOf(kRows), BlocksOfSm(kOutputs))
 
   Ring ring;
   ring.stages = (SharedAddress(raw) + kAlign - 1) / kAlign * kAlign;
-  ring.full = ring.stages + Shape::kStages * Shape::kStageSize;
-  ring.empty = ring.full + Shape::kStages * 8;
+  ring.full = ring.stages + kStages * Shape::kStageSize;
+  ring.empty = ring.full + kStages * 8;
   if (threadIdx.x == 0) {
 #pragma unroll 1
-    for (int i = 0; i < Shape::kStages; ++i) {
+    for (int i = 0; i < kStages; ++i) {
       InitializeBarrier(ring.full + i * 8, 1);
       InitializeBarrier(ring.empty + i * 8, Shape::kGroups * kGroupWarps);
     }
@@ -296,8 +308,8 @@ __global__ void __launch_bounds__(ThreadsOf(kRows), BlocksOfSm(kOutputs))
 #pragma unroll
       for (int i = 0; i < kSums; ++i) totals[i] = __fadd_rn(totals[i], sums[i]);
     }
-    const int64_t first_row = static_cast<int64_t>(tile % t.row_tiles) * kRows + warp * kWarpOutputs;
-    StoreTile<kKind, kOutputs>(a, first_row, tile / t.row_tiles * kOutputs, lane, totals);
+    const int64_t first_row = static_cast<int64_t>(tile % t.row_tiles) * kSize + warp * kWarpRows;
+    StoreTile<kKind, kSize>(a, first_row, tile / t.row_tiles * kSize, lane, totals);
   }
 #endif
 }
@@ -305,20 +317,19 @@ __global__ void __launch_bounds__(ThreadsOf(kRows), BlocksOfSm(kOutputs))
 using Kernel = void (*)(TileArguments);
 
 template <GemmKind kKind>
-Kernel KernelOf(const RowTile& tile) {
-  if (tile.rows == 128) return tile.outputs == 128 ? TileKernel<kKind, 128, 128> : TileKernel<kKind, 128, 64>;
-  return TileKernel<kKind, 64, 64>;
+Kernel KernelOf(int size) {
+  return size == 128 ? TileKernel<kKind, 128> : TileKernel<kKind, 64>;
 }
 
 // Null: there is none.
-Kernel KernelFor(GemmKind kind, const RowTile& tile) {
+Kernel KernelFor(GemmKind kind, int size) {
   switch (kind) {
     case GemmKind::kNormStore:
-      return KernelOf<GemmKind::kNormStore>(tile);
+      return KernelOf<GemmKind::kNormStore>(size);
     case GemmKind::kNormGated:
-      return KernelOf<GemmKind::kNormGated>(tile);
+      return KernelOf<GemmKind::kNormGated>(size);
     case GemmKind::kAdd:
-      return KernelOf<GemmKind::kAdd>(tile);
+      return KernelOf<GemmKind::kAdd>(size);
     case GemmKind::kStore:
     case GemmKind::kStoreSilu:
       break;  // no product of a frame
@@ -350,22 +361,23 @@ __global__ void ArrangeWeightsKernel(const char* packed, int weight_rows, int ch
 bool HasTiles(const Matrix& matrix) {
   constexpr int kMinColumns = kShares * kStageColumns;  // shares of whole stages
   constexpr int kMinOutputs = 64;
-  return KernelFor(matrix.kind, {kGroupRows, kMinOutputs}) != nullptr && matrix.columns % kMinColumns == 0 &&
-         WeightRows(matrix.kind, matrix.outputs) % kMinOutputs == 0;
+  return KernelFor(matrix.kind, kMinOutputs) != nullptr && matrix.columns % kMinColumns == 0 &&
+         matrix.weight_rows() % kMinOutputs == 0;
 }
 
-bool CanRunTiles(const RowTile& tile, const Matrix& matrix, const GemmRows& rows) {
-  const Kernel kernel = KernelFor(matrix.kind, tile);
+bool CanRunTiles(int size, const Matrix& matrix, const GemmRows& rows) {
+  const Kernel kernel = KernelFor(matrix.kind, size);
   if (matrix.swizzled == nullptr || !HasTiles(matrix)) return false;
-  if (WeightRows(matrix.kind, matrix.outputs) % tile.outputs != 0) return false;
+  if (matrix.weight_rows() % size != 0) return false;
   const bool aligned = rows.y_stride % 4 == 0 && reinterpret_cast<uintptr_t>(rows.y) % (4 * sizeof(float)) == 0;
   const bool has_rows = rows.x_swizzled || (rows.normed.x != nullptr && rows.normed.columns >= matrix.columns);
   const DeviceDescription* device = nullptr;
   return kernel != nullptr && aligned && has_rows && Succeeds(DescribeDevice(&device)) && device->CanRunWarpgroups();
 }
 
-void RunTiles(const Launcher& launch, GemmKind kind, const RowTile& tile, GemmArguments a, const NormedRows& scratch) {
-  if (HasNorm(kind)) {
+void RunTiles(const Launcher& launch, const Matrix& matrix, int size, GemmArguments a, const NormedRows& scratch) {
+  a.weights = matrix.swizzled;
+  if (HasNorm(matrix.kind)) {
     NormRows(launch, a, scratch, RowOrder::kSwizzled);
     a.factors = scratch.factors;
     a.x = scratch.x;
@@ -376,14 +388,12 @@ void RunTiles(const Launcher& launch, GemmKind kind, const RowTile& tile, GemmAr
   TileArguments t = {};
   t.gemm = a;
   t.row_groups = static_cast<int>(PaddedRows(a.rows) / kSwizzledRows);
-  const int64_t weight_rows = WeightRows(kind, a.outputs);
-  t.weight_groups = static_cast<int>(weight_rows / kSwizzledRows);
-  t.row_tiles = static_cast<int>(CeilDiv(a.rows, tile.rows));
-  t.tiles = t.row_tiles * static_cast<int>(weight_rows / tile.outputs);
-  const auto processors = static_cast<int>(launch.numbers->products.blocks_at_once / 2);
-  const int at_once = processors * BlocksOfSm(tile.outputs);
-  launch(KernelFor(kind, tile), dim3(static_cast<unsigned>(std::min(t.tiles, at_once))), ThreadsOf(tile.rows),
-         static_cast<size_t>(SharedBytesOf(tile.rows, tile.outputs)), t);
+  t.weight_groups = matrix.weight_rows() / kSwizzledRows;
+  t.row_tiles = static_cast<int>(CeilDiv(a.rows, size));
+  t.tiles = t.row_tiles * (matrix.weight_rows() / size);
+  const int at_once = launch.numbers->products.processors * BlocksOfSm(size);
+  launch(KernelFor(matrix.kind, size), dim3(static_cast<unsigned>(std::min(t.tiles, at_once))), ThreadsOf(size),
+         static_cast<size_t>(SharedBytesOf(size)), t);
 }
 
 void ArrangeWeights(const Launcher& launch, const Matrix& matrix, void* swizzled) {

@@ -12,19 +12,15 @@
 // Each consumer warpgroup of a block computes tiles of 64 rows; the producer is one thread of a further warp.
 namespace qtts::cuda::gemm {
 
-struct RowTile {
-  int rows;     // of a block
-  int outputs;  // weight rows of a block
-};
-
 // True if products of the matrix can be done by tiles: the columns must be a multiple of 512 and the weight rows one of
 // 64, and it must be of a kind that frames have many rows of.
 bool HasTiles(const Matrix& matrix);
-// True if the product can run with `tile` on the current device.
-bool CanRunTiles(const RowTile& tile, const Matrix& matrix, const GemmRows& rows);
+// True if the product can run by tiles of `size` rows and weight rows, 64 or 128, on the current device.
+bool CanRunTiles(int size, const Matrix& matrix, const GemmRows& rows);
 
-// Runs a product by tiles. `scratch` is as for RunWarpgroup(), and not used where the rows are swizzled already.
-void RunTiles(const Launcher& launch, GemmKind kind, const RowTile& tile, GemmArguments arguments,
+// Runs a product by tiles. `scratch` has room for all columns of the rows, whose number is padded to a multiple of 8;
+// it is not used where the rows are swizzled already.
+void RunTiles(const Launcher& launch, const Matrix& matrix, int size, GemmArguments arguments,
               const NormedRows& scratch);
 
 // Copies packed weights to `swizzled`, which has room for SwizzledBytes() of all weight rows.

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <random>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/log.h"
@@ -24,11 +25,8 @@ std::vector<uint16_t> RandomRows(size_t count) {
 
 }  // namespace
 
-Result<std::unique_ptr<LibraryProducts>> LibraryProducts::Create(int64_t most_rows) {
-  std::unique_ptr<LibraryProducts> products(new LibraryProducts(most_rows));
-  QTTS_ASSIGN_OR_RETURN(products->library_, CublasLt::Open());
-  return products;
-}
+LibraryProducts::LibraryProducts(std::unique_ptr<CublasLt> library, int64_t most_rows)
+    : most_rows_(most_rows), library_(std::move(library)) {}
 
 Status LibraryProducts::Pin(const Shape& shape, const void* weights) {
   const auto [outputs, columns] = shape;

@@ -19,8 +19,8 @@ namespace qtts::cuda {
 // Must live as long as the matrices are used. Not thread-safe.
 class LibraryProducts {
  public:
-  // For up to `most_rows` rows. kUnsupported where the library is not there.
-  static Result<std::unique_ptr<LibraryProducts>> Create(int64_t most_rows);
+  // For up to `most_rows` rows.
+  LibraryProducts(std::unique_ptr<CublasLt> library, int64_t most_rows);
 
   // Gives the matrix, which `loader` owns, to the library: its weights become plain rows.
   Status Take(WeightLoader* loader, Matrix* matrix);
@@ -32,7 +32,6 @@ class LibraryProducts {
 
  private:
   using Shape = std::pair<int, int>;  // outputs, columns
-  explicit LibraryProducts(int64_t most_rows) : most_rows_(most_rows) {}
   Status Pin(const Shape& shape, const void* weights);
 
   int64_t most_rows_;

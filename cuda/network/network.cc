@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <string>
+#include <utility>
 
 #include "attention/attention.h"
 #include "frame/frame_state.h"
@@ -162,8 +163,8 @@ Status TakeProducts(Network* network) {
   return Status::Ok();
 }
 
-Status LoadWeights(const Checkpoint& checkpoint, const DeviceNumbers* numbers, cudaStream_t stream,
-                   ManyRowsWeights::Swizzled swizzled, Network* network) {
+Status LoadWeights(const Checkpoint& checkpoint, const DeviceNumbers* numbers, cudaStream_t stream, bool swizzled,
+                   Network* network) {
   QTTS_ASSIGN_OR_RETURN(network->loader, WeightLoader::Create(network->precision, network->form, numbers, stream));
   QTTS_RETURN_IF_ERROR(LoadText(checkpoint.talker(), network));
   QTTS_ASSIGN_OR_RETURN(network->talker, LoadStack(network->config.talker.transformer, checkpoint.talker().transformer,
@@ -179,15 +180,9 @@ Status LoadWeights(const Checkpoint& checkpoint, const DeviceNumbers* numbers, c
   QTTS_RETURN_IF_ERROR(LoadCodeTables(checkpoint, network));
   QTTS_RETURN_IF_ERROR(network->loader->ShareUnpacked(Matrices(network)));
   if (network->library != nullptr) QTTS_RETURN_IF_ERROR(TakeProducts(network));
-  if (swizzled == ManyRowsWeights::Swizzled::kAll) {
+  if (swizzled) {
     for (Matrix* matrix : Matrices(network)) QTTS_RETURN_IF_ERROR(network->loader->AddSwizzled(matrix));
-  } else if (swizzled == ManyRowsWeights::Swizzled::kPredictor) {
-    // O and down would have too few tiles for kMaxRows rows (ChooseTiles() in gemm/gemm.cc).
-    for (Layer& layer : network->predictor.layers) {
-      for (Matrix* matrix : {&layer.qkv, &layer.gated}) QTTS_RETURN_IF_ERROR(network->loader->AddSwizzled(matrix));
-    }
   }
-
   network->frame_bytes = FrameBytes(*network);
   return network->loader->Finish();
 }
@@ -208,7 +203,8 @@ int64_t MaxPositionsOf(const ModelConfig& config) {
 
 Result<std::unique_ptr<const Network>> Network::Load(const Checkpoint& checkpoint, Precision precision, WeightForm form,
                                                      const DeviceNumbers* numbers, cudaStream_t stream,
-                                                     const ManyRowsWeights& many_rows) {
+                                                     const ManyRowsWeights& many_rows,
+                                                     std::unique_ptr<CublasLt> library) {
   const ModelConfig& config = checkpoint.config();
   QTTS_RETURN_IF_ERROR(CheckNetwork(config));
   auto network = std::make_unique<Network>();
@@ -217,8 +213,8 @@ Result<std::unique_ptr<const Network>> Network::Load(const Checkpoint& checkpoin
   network->form = form;
   network->groups = config.talker.num_code_groups;
   network->max_positions = MaxPositionsOf(config);
-  if (many_rows.library_rows > 0) {
-    QTTS_ASSIGN_OR_RETURN(network->library, LibraryProducts::Create(many_rows.library_rows));
+  if (library != nullptr) {
+    network->library = std::make_unique<LibraryProducts>(std::move(library), many_rows.library_rows);
   }
   QTTS_RETURN_IF_ERROR(LoadWeights(checkpoint, numbers, stream, many_rows.swizzled, network.get()));
   return std::unique_ptr<const Network>(std::move(network));

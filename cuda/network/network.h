@@ -27,19 +27,19 @@ int64_t MaxPositionsOf(const ModelConfig& config);
 
 // How the products of many rows are done.
 struct ManyRowsWeights {
-  int64_t library_rows = 0;  // if not 0, all products are NVIDIA's library's, for up to so many rows
-  // Matrices whose weights are kept swizzled, too (gemm/tiles.h). kPredictor: the code predictor's that gain by it for
-  // kMaxRows rows. They are small, and a frame reads them sixteen times.
-  enum class Swizzled { kNone, kPredictor, kAll } swizzled = Swizzled::kNone;
+  int64_t library_rows = 0;  // of a product, at most, where NVIDIA's library computes all of them
+  bool swizzled = false;     // all weights are kept swizzled, too (gemm/tiles.h)
 };
 
 // Talker and code predictor on the device: layers, heads, tables. Constant once loaded.
 struct Network {
   // Waits for the weights. `form`: of all matrices that frames read; kInt8 is for kBF16 without ManyRowsWeights.
-  // `numbers` must outlive the network. kUnsupported as CheckNetwork().
+  // `numbers` must outlive the network. `library`: it computes all products; none: they are the project's own.
+  // kUnsupported as CheckNetwork(), and where the library lacks a product.
   static Result<std::unique_ptr<const Network>> Load(const Checkpoint& checkpoint, Precision precision, WeightForm form,
                                                      const DeviceNumbers* numbers, cudaStream_t stream,
-                                                     const ManyRowsWeights& many_rows = {});
+                                                     const ManyRowsWeights& many_rows = {},
+                                                     std::unique_ptr<CublasLt> library = nullptr);
 
   const Stack& stack(Part part) const { return part == Part::kTalker ? talker : predictor; }
   // The head of a code group; 0 is the talker's.

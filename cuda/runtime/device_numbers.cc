@@ -13,6 +13,7 @@ DeviceNumbers SafeNumbers(int processors) {
   constexpr int kBlocksOfCluster = 8;
   DeviceNumbers numbers = kH200Numbers;
   numbers.measured = false;
+  numbers.products.processors = processors;
   numbers.products.blocks_at_once = 2 * int64_t{processors};
   numbers.products.clusters_at_once = std::max(1, processors / kBlocksOfCluster);
   numbers.attention.blocks_at_once = processors;
@@ -28,7 +29,10 @@ DeviceNumbers SafeNumbers(int processors) {
 DeviceNumbers NumbersOf(const char* card, int processors) {
   const std::string_view name = card;
   for (const std::string_view measured : {"H100", "H200"}) {
-    if (name.find(measured) != std::string_view::npos) return kH200Numbers;
+    if (name.find(measured) == std::string_view::npos) continue;
+    DeviceNumbers numbers = kH200Numbers;
+    numbers.products.processors = processors;
+    return numbers;
   }
   return SafeNumbers(processors);
 }

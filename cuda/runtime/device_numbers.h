@@ -15,9 +15,10 @@ namespace qtts::cuda {
 // Which kernels multiply kManyRows rows and more. kWarp and kWarpgroup give the same bits. kLibrary gives others, so it
 // multiplies any number of rows. The environment may choose (QTTS_CUDA_PRODUCTS).
 enum class ManyRowsProducts {
-  kBest,       // kWarpgroup in BF16 where it can run, else kWarp
-  kWarp,       // the matrix instruction of a warp: cluster.h, wide.h; and attention in splits for any number of rows
-  kWarpgroup,  // the matrix instruction of a warpgroup where it can run (warpgroup.h), else kWarp
+  kBest,  // kWarpgroup in BF16 where it can run, else kWarp
+  kWarp,  // the matrix instruction of a warp: gemm/cluster.h, gemm/wide.h; and attention in splits for any number of
+          // rows
+  kWarpgroup,  // the matrix instruction of a warpgroup where it can run (gemm/tiles.h), else kWarp
   kLibrary,    // cuBLASLt (gemm/library.h)
 };
 inline constexpr int kManyRows = 64;
@@ -30,17 +31,16 @@ struct ProductNumbers {
     int64_t per_block = 0;
   };
 
-  int64_t blocks_at_once = 0;  // of the shapes for few rows
+  int processors = 0;          // SMs of the card
+  int64_t blocks_at_once = 0;  // of the shape for few rows
   int64_t quick_rows = 0;      // products of no more rows and columns, all blocks at once, need no clusters
   int64_t quick_columns = 0;
   int clusters_at_once = 0;  // of eight blocks
   Line wide16, wide32, wide64;
   ManyRowsProducts many_rows = ManyRowsProducts::kWarp;
-  // By warpgroups, from kManyRows rows on: so many tiles of 128 by 128 and more are taken as such; products with a norm
-  // of so few of 64 by 64 are left to the kernels for few rows; so many blocks of split tiles run at once.
-  int64_t large_tiles = 0, few_tiles = 0, split_blocks = 0;
-  // Where both operands are swizzled: large tiles as above, and at least so many of 64 by 64.
-  int64_t small_tiles = 0;
+  // By warpgroups, from kManyRows rows on: so many tiles of 128 by 128 and more are taken as such. Smaller tiles must
+  // be at least small_tiles, half as many with more than kManyRows rows.
+  int64_t large_tiles = 0, small_tiles = 0;
 };
 
 // The language model's attention (attention/attention.cu).
@@ -92,7 +92,8 @@ struct DeviceNumbers {
 // NVIDIA H200; of the H100, whose SMs are the same. 132 SMs.
 inline constexpr DeviceNumbers kH200Numbers = {
     .measured = true,
-    .products = {.blocks_at_once = 264,  // two on an SM
+    .products = {.processors = 132,
+                 .blocks_at_once = 264,  // two on an SM
                  .quick_rows = 16,
                  .quick_columns = 2048,
                  .clusters_at_once = 16,
@@ -100,8 +101,6 @@ inline constexpr DeviceNumbers kH200Numbers = {
                  .wide32 = {2000, 53},
                  .wide64 = {6300, 65},
                  .large_tiles = 96,
-                 .few_tiles = 64,
-                 .split_blocks = 128,
                  .small_tiles = 64},
     .attention = {.blocks_at_once = 128},
     // A block of 1024 threads has an SM to itself: 6.8 us for each turn of 132 rows, 3072 logits and top-k 50. With 256
@@ -114,7 +113,8 @@ inline constexpr DeviceNumbers kH200Numbers = {
 };
 
 // Returns the table for the card with this name (cudaDeviceProp::name) and number of SMs. An unknown card gets the
-// H200's, except for values that count its SMs or depend on its memory, so that no choice is far off.
+// H200's, except for values that count its SMs or depend on its memory, so that no choice is far off. `processors` of
+// any table are the card's own.
 DeviceNumbers NumbersOf(const char* card, int processors);
 
 }  // namespace qtts::cuda

@@ -70,10 +70,6 @@ struct WarpgroupMma;
                    : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(keep));                              \
     }                                                                                                             \
   }
-QTTS_WARPGROUP_MMA(64, __nv_bfloat16, "bf16", QTTS_SUMS_0 ", " QTTS_SUMS_16, 32, 33, 34, 35, 36, 37, QTTS_SUMS(0),
-                   QTTS_SUMS(16));
-QTTS_WARPGROUP_MMA(128, __nv_bfloat16, "bf16", QTTS_SUMS_0 ", " QTTS_SUMS_16 ", " QTTS_SUMS_32 ", " QTTS_SUMS_48, 64,
-                   65, 66, 67, 68, 69, QTTS_SUMS(0), QTTS_SUMS(16), QTTS_SUMS(32), QTTS_SUMS(48));
 QTTS_WARPGROUP_MMA(64, __half, "f16", QTTS_SUMS_0 ", " QTTS_SUMS_16, 32, 33, 34, 35, 36, 37, QTTS_SUMS(0),
                    QTTS_SUMS(16));
 QTTS_WARPGROUP_MMA(96, __half, "f16", QTTS_SUMS_0 ", " QTTS_SUMS_16 ", " QTTS_SUMS_32, 48, 49, 50, 51, 52, 53,

@@ -88,6 +88,7 @@ TEST_F(DeviceNumbersTest, TheCardsThatWereMeasuredHaveOneTable) {
     const DeviceNumbers numbers = NumbersOf(card, 114);
     EXPECT_TRUE(numbers.measured) << card;
     EXPECT_EQ(numbers.products.blocks_at_once, 264) << card;
+    EXPECT_EQ(numbers.products.processors, 114) << card;
     EXPECT_EQ(numbers.persistent.wide_talker.in_flight, 2) << card;
   }
 }
@@ -95,6 +96,7 @@ TEST_F(DeviceNumbersTest, TheCardsThatWereMeasuredHaveOneTable) {
 TEST_F(DeviceNumbersTest, AnyOtherHasSafeOnesByItsNumberOfSms) {
   const DeviceNumbers numbers = NumbersOf("NVIDIA A100-SXM4-40GB", 108);
   EXPECT_FALSE(numbers.measured);
+  EXPECT_EQ(numbers.products.processors, 108);
   EXPECT_EQ(numbers.products.blocks_at_once, 216);
   EXPECT_EQ(numbers.products.clusters_at_once, 13);
   EXPECT_EQ(numbers.attention.blocks_at_once, 108);
@@ -118,41 +120,29 @@ TEST_F(DeviceNumbersTest, ACardThatNobodyMeasuredIsInTheLogOnce) {
   EXPECT_THAT(Lines(), ElementsAre(HasSubstr("no measurements of " + card.name)));
 }
 
-TEST_F(DeviceNumbersTest, WarpgroupsMultiplyManyRowsWhereTheyAreAskedForAndCan) {
+// Activations between two products are swizzled where the next one reads them.
+TEST_F(DeviceNumbersTest, TilesMultiplyManyRowsWhereTheyAreAskedForAndCan) {
   DeviceNumbers numbers = kH200Numbers;
-  EXPECT_EQ(ShapeOf(GemmKind::kNormStore, 4096, 1024, 1024, numbers), GemmShape::kWide64) << "not asked for";
+  EXPECT_EQ(ShapeOf(GemmKind::kNormStore, 4096, 1024, 1024, numbers, true), GemmShape::kWide64) << "not asked for";
   numbers.products.many_rows = cuda::ManyRowsProducts::kWarpgroup;
-  EXPECT_EQ(ShapeOf(GemmKind::kNormStore, 4096, 1024, 1024, numbers), GemmShape::kWarpgroup128);
-  EXPECT_EQ(ShapeOf(GemmKind::kNormGated, 3072, 1024, 64, numbers), GemmShape::kWarpgroup64);
-  EXPECT_EQ(ShapeOf(GemmKind::kNormStore, 4096, 1024, 64, numbers), GemmShape::kWide64) << "few blocks";
-  EXPECT_EQ(ShapeOf(GemmKind::kAdd, 1024, 3072, 64, numbers), GemmShape::kCluster);
-  EXPECT_EQ(ShapeOf(GemmKind::kAdd, 1024, 3072, 128, numbers), GemmShape::kWarpgroupSplit);
-  EXPECT_EQ(ShapeOf(GemmKind::kAdd, 1024, 3072, 256, numbers), GemmShape::kWarpgroup64);
-  EXPECT_EQ(ShapeOf(GemmKind::kAdd, 2048, 6144, 1024, numbers), GemmShape::kWarpgroup128);
-  EXPECT_EQ(ShapeOf(GemmKind::kNormStore, 4096, 1024, 63, numbers), GemmShape::kWide64) << "few rows";
-  EXPECT_EQ(ShapeOf(GemmKind::kNormStore, 4096, 1056, 1024, numbers), GemmShape::kWide64) << "shares of odd sizes";
-  fake_cuda::Device ampere;
-  ampere.major = 8;
-  fake_cuda::Reset({ampere});
-  EXPECT_EQ(ShapeOf(GemmKind::kNormStore, 4096, 1024, 1024, numbers), GemmShape::kWide64) << "no such instruction";
-}
-
-// Matrices here have swizzled weights too. Activations between two products are swizzled where the next one reads them.
-TEST_F(DeviceNumbersTest, ManyRowsOfMatricesInPiecesAreMultipliedByTiles) {
-  DeviceNumbers numbers = kH200Numbers;
-  numbers.products.many_rows = cuda::ManyRowsProducts::kWarpgroup;
+  EXPECT_EQ(ShapeOf(GemmKind::kNormStore, 4096, 1024, 1024, numbers), GemmShape::kWide64) << "no swizzled weights";
   struct Case {
     GemmKind kind;
     int outputs, columns, rows;
     GemmShape shape;
   };
-  for (const Case& c : {Case{GemmKind::kNormStore, 4096, 1024, 1024, GemmShape::kTiles128x128},
-                        {GemmKind::kNormStore, 4096, 1024, 64, GemmShape::kTiles64x64},
-                        {GemmKind::kNormGated, 3072, 1024, 128, GemmShape::kTiles128x64},
-                        {GemmKind::kAdd, 1024, 3072, 1024, GemmShape::kTiles128x64},
-                        {GemmKind::kAdd, 1024, 3072, 256, GemmShape::kTiles64x64},
-                        {GemmKind::kAdd, 1024, 3072, 128, GemmShape::kWarpgroupSplit},
-                        {GemmKind::kAdd, 1024, 3072, 56, GemmShape::kCluster}}) {
+  for (const Case& c : {Case{GemmKind::kNormStore, 4096, 1024, 1024, GemmShape::kTiles128},
+                        {GemmKind::kNormStore, 4096, 1024, 64, GemmShape::kTiles64},
+                        {GemmKind::kNormGated, 3072, 1024, 128, GemmShape::kTiles64},
+                        {GemmKind::kNormGated, 3072, 1024, 256, GemmShape::kTiles128},
+                        {GemmKind::kAdd, 1024, 3072, 1024, GemmShape::kTiles64},
+                        {GemmKind::kAdd, 1024, 3072, 256, GemmShape::kTiles64},
+                        {GemmKind::kAdd, 1024, 3072, 128, GemmShape::kTiles64},
+                        {GemmKind::kAdd, 1024, 3072, 96, GemmShape::kTiles64},
+                        {GemmKind::kAdd, 1024, 3072, 64, GemmShape::kCluster},
+                        {GemmKind::kAdd, 2048, 6144, 64, GemmShape::kWide16},
+                        {GemmKind::kAdd, 1024, 3072, 56, GemmShape::kCluster},
+                        {GemmKind::kNormStore, 4096, 1024, 56, GemmShape::kWide64}}) {
     SCOPED_TRACE(std::to_string(c.outputs) + " x " + std::to_string(c.columns) + ", " + std::to_string(c.rows));
     EXPECT_EQ(ShapeOf(c.kind, c.outputs, c.columns, c.rows, numbers, true), c.shape);
     cuda::Matrix matrix;
@@ -161,12 +151,13 @@ TEST_F(DeviceNumbersTest, ManyRowsOfMatricesInPiecesAreMultipliedByTiles) {
     matrix.columns = c.columns;
     EXPECT_FALSE(TakesSwizzled(matrix, c.rows, numbers.products)) << "it has none";
     matrix.swizzled = &matrix;
-    EXPECT_EQ(TakesSwizzled(matrix, c.rows, numbers.products), c.shape >= GemmShape::kTiles128x128);
+    EXPECT_EQ(TakesSwizzled(matrix, c.rows, numbers.products), c.shape >= GemmShape::kTiles128);
     EXPECT_FALSE(TakesSwizzled(matrix, c.rows, kH200Numbers.products)) << "not asked for";
     EXPECT_FALSE(TakesSwizzled(matrix, c.rows + 1, numbers.products)) << "no room for whole groups of rows";
   }
   EXPECT_EQ(ShapeOf(GemmKind::kNormStore, 4096, 1056, 1024, numbers, true), GemmShape::kWide64)
       << "shares of odd sizes";
+  EXPECT_EQ(ShapeOf(GemmKind::kNormStore, 4100, 1024, 1024, numbers, true), GemmShape::kWide64) << "parts of tiles";
   fake_cuda::Device ampere;
   ampere.major = 8;
   fake_cuda::Reset({ampere});
@@ -191,8 +182,8 @@ TEST_F(DeviceNumbersTest, RowsInPiecesForAnotherKernelAreAnError) {
 
 TEST_F(DeviceNumbersTest, TheChoiceOfAnH200Stays) {
   // Measured with kernels-bench in 2026.
-  EXPECT_EQ(ShapeOf(GemmKind::kNormStore, 4096, 1024, 1, kH200Numbers), GemmShape::kOneRow);
-  EXPECT_EQ(ShapeOf(GemmKind::kNormStore, 4096, 1024, 8, kH200Numbers), GemmShape::k8Rows);
+  EXPECT_EQ(ShapeOf(GemmKind::kNormStore, 4096, 1024, 1, kH200Numbers), GemmShape::kFew);
+  EXPECT_EQ(ShapeOf(GemmKind::kNormStore, 4096, 1024, 8, kH200Numbers), GemmShape::kFew);
   EXPECT_EQ(ShapeOf(GemmKind::kNormStore, 4096, 1024, 16, kH200Numbers), GemmShape::kWide16);
   EXPECT_EQ(ShapeOf(GemmKind::kNormStore, 4096, 2048, 64, kH200Numbers), GemmShape::kWide64);
   EXPECT_EQ(ShapeOf(GemmKind::kNormGated, 3072, 1024, 32, kH200Numbers), GemmShape::kWide32);

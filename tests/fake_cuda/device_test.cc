@@ -152,7 +152,7 @@ TEST_F(DeviceTest, PretendedCardsSpeakWithTheKernelsTheyHave) {
     }
     bool has_frame_kernel = false;
     for (const std::string& call : fake_cuda::calls()) {
-      for (const char* const hopper : {"WarpgroupKernel", "ClusterKernel"}) {
+      for (const char* const hopper : {"TileKernel", "ClusterKernel"}) {
         EXPECT_EQ(call.find(hopper), std::string::npos) << call;
       }
       has_frame_kernel |= call.find("FrameKernel") != std::string::npos;

@@ -10,9 +10,12 @@
 #include <cstring>
 
 extern "C" {
-// For tests: number of products since the library was opened; whether the next opening fails.
+// For tests: number of products since the library was opened; whether the next opening fails; the version; whether the
+// sums of all algorithms depend on the number of rows.
 __attribute__((visibility("default"))) int64_t fake_cublas_lt_products = 0;
 __attribute__((visibility("default"))) bool fake_cublas_lt_refuses = false;
+__attribute__((visibility("default"))) size_t fake_cublas_lt_version = 130000;
+__attribute__((visibility("default"))) bool fake_cublas_lt_rows_matter = false;
 }
 
 namespace {
@@ -49,6 +52,8 @@ cublasStatus_t cublasLtCreate(cublasLtHandle_t* handle) {
 }
 cublasStatus_t cublasLtDestroy(cublasLtHandle_t handle) { return Delete(std::bit_cast<int*>(handle)); }
 
+size_t cublasLtGetVersion() { return fake_cublas_lt_version; }
+
 cublasStatus_t cublasLtMatmulDescCreate(cublasLtMatmulDesc_t* description, cublasComputeType_t, cudaDataType_t) {
   return Make(description);
 }
@@ -78,7 +83,7 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t, cublasLtMatmulDe
                                               cublasLtMatmulHeuristicResult_t results[], int* count) {
   *count = 0;
   for (const uint64_t algorithm : {kRowsMatter, kRowsDoNotMatter}) {
-    if (*count == asked) break;
+    if (*count == asked || (algorithm == kRowsDoNotMatter && fake_cublas_lt_rows_matter)) break;
     results[*count].state = CUBLAS_STATUS_SUCCESS;
     results[*count].algo.data[0] = algorithm;
     ++*count;

@@ -547,10 +547,20 @@ TEST(CudaBackendTest, NeighboursDoNotMatterToThePersistentKernel) {
 }
 
 // Among six hundred utterances, for which other kernels multiply, attend, sample and decode, an utterance has the codes
-// and samples that it has alone, where the persistent kernel makes its codes: on engines of any number of voices.
+// and samples that it has alone, where the persistent kernel makes its codes: on engines of any number of voices. Where
+// cuBLASLt computes the products of a large engine, its codes are others than those of a small one.
 TEST(CudaBackendTest, HundredsOfNeighboursDoNotMatter) {
   QTTS_NEEDS_DEVICE();
-  for (const bool large : {false, true}) {
+  const bool has_warpgroups = testing::Device().CanRunWarpgroups();
+  struct Case {
+    bool large;
+    cuda::ManyRowsProducts products;
+  };
+  std::vector<Case> cases = {{false, cuda::ManyRowsProducts::kBest}, {true, cuda::ManyRowsProducts::kBest}};
+  if (!has_warpgroups) cases.push_back({false, cuda::ManyRowsProducts::kWarp});
+  for (const auto& [large, products] : cases) {
+    SCOPED_TRACE(products == cuda::ManyRowsProducts::kWarp ? "own products" : "");
+    const bool same_products = has_warpgroups || products == cuda::ManyRowsProducts::kWarp;
     const RandomModel model(FullWidth(large));
     std::mt19937 random(14);
     std::vector<Utterance> utterances(600);
@@ -564,6 +574,7 @@ TEST(CudaBackendTest, HundredsOfNeighboursDoNotMatter) {
     for (const cuda::CodecPrecision precision : {cuda::CodecPrecision::kExact, cuda::CodecPrecision::kFast}) {
       CudaOptions options;
       options.codec_precision = precision;
+      options.products = products;
       const auto few = CudaBackend::Create(model.checkpoint(), options);
       options.max_slots = 1024;
       const auto many = CudaBackend::Create(model.checkpoint(), options);
@@ -571,7 +582,8 @@ TEST(CudaBackendTest, HundredsOfNeighboursDoNotMatter) {
       ASSERT_TRUE(many.ok()) << many.status().message();
       const std::vector<Speech> together = Speak(many->get(), utterances, 2);
       for (size_t i = 0; i < utterances.size(); i += 25) {
-        for (CudaBackend* const backend : {few->get(), many->get()}) {
+        for (CudaBackend* const backend : {many->get(), few->get()}) {
+          if (backend == few->get() && !same_products) continue;
           const Speech alone = Speak(backend, {utterances[i]})[0];
           EXPECT_EQ(alone.codes, together[i].codes) << large << ' ' << i;
           EXPECT_EQ(alone.pcm, together[i].pcm) << large << ' ' << i;

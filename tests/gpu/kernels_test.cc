@@ -209,9 +209,8 @@ TEST_P(GemmTest, EqualsPlainProducts) {
   for (const int rows : {1, 2, 7, 8, 9, 16, 17, 25, 33, 49, 64, 65}) {
     const int first = kRows - rows;
     int shapes = 0;
-    for (const auto shape :
-         {cuda::GemmShape::kBest, cuda::GemmShape::kOneRow, cuda::GemmShape::k8Rows, cuda::GemmShape::kWide16,
-          cuda::GemmShape::kWide32, cuda::GemmShape::kWide64, cuda::GemmShape::kCluster}) {
+    for (const auto shape : {cuda::GemmShape::kBest, cuda::GemmShape::kFew, cuda::GemmShape::kWide16,
+                             cuda::GemmShape::kWide32, cuda::GemmShape::kWide64, cuda::GemmShape::kCluster}) {
       const std::vector<float> some = run(first, rows, shape);
       if (some.empty()) continue;
       ++shapes;
@@ -416,50 +415,15 @@ TEST_P(TilesTest, GivesTheBitsOfFewRows) {
 }
 
 std::string TilesName(const ::testing::TestParamInfo<std::tuple<cuda::GemmShape, GemmKind>>& test) {
-  const int shape = static_cast<int>(std::get<0>(test.param)) - static_cast<int>(cuda::GemmShape::kTiles128x128);
+  const int shape = static_cast<int>(std::get<0>(test.param)) - static_cast<int>(cuda::GemmShape::kTiles128);
   return "shape" + std::to_string(shape) + "_kind" + std::to_string(static_cast<int>(std::get<1>(test.param)));
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    Shapes, TilesTest,
-    ::testing::Combine(::testing::Values(cuda::GemmShape::kTiles128x128, cuda::GemmShape::kTiles128x64,
-                                         cuda::GemmShape::kTiles64x64),
-                       ::testing::Values(GemmKind::kAdd, GemmKind::kNormStore, GemmKind::kNormGated)),
-    TilesName);
-
-class ManyRowsTest : public ::testing::TestWithParam<std::tuple<cuda::GemmShape, GemmKind>> {};
-
-// The shapes for many rows against those that use a warp's matrix instruction: the same bits for any number of rows,
-// with and without bias, for single and 4-element stores, and for any content of the scratch memory.
-TEST_P(ManyRowsTest, GivesTheBitsOfFewRows) {
-  QTTS_NEEDS_DEVICE();
-  const auto [shape, kind] = GetParam();
-  std::mt19937 random(31);
-  int ran = 0;
-  for (const auto& [outputs, columns] : {std::pair(64, 512), std::pair(203, 1024), std::pair(328, 3072)}) {
-    ManyRows product(kind, outputs, columns, &random);
-    for (const int rows : {64, 65, 72, 100, 128, 130, 257, ManyRows::kMost}) {
-      for (const int more : {0, 3}) {
-        const std::vector<float> got = product.Run(shape, 0, rows, more);
-        if (got.empty()) continue;
-        ++ran;
-        const std::vector<float> expected = product.Run(cuda::GemmShape::kWide64, 0, rows, more);
-        const auto stride = static_cast<size_t>(product.y_stride(more));
-        for (size_t i = 0; i < got.size(); ++i) {
-          ASSERT_EQ(std::bit_cast<uint32_t>(got[i]), std::bit_cast<uint32_t>(expected[i]))
-              << outputs << " x " << columns << ", " << rows << " rows, stride " << stride << ": row " << i / stride
-              << ", output " << i % stride << ": " << got[i] << " instead of " << expected[i];
-        }
-      }
-    }
-  }
-  if (!testing::Device().CanRunWarpgroups()) {
-    EXPECT_EQ(ran, 0);
-  }
-  QTTS_NEEDS_WARPGROUPS();
-  const bool split = shape == cuda::GemmShape::kWarpgroupSplit;
-  EXPECT_EQ(ran, split && kind != GemmKind::kAdd ? 0 : 3 * 8 * 2);
-}
+INSTANTIATE_TEST_SUITE_P(Shapes, TilesTest,
+                         ::testing::Combine(::testing::Values(cuda::GemmShape::kTiles128, cuda::GemmShape::kTiles64),
+                                            ::testing::Values(GemmKind::kAdd, GemmKind::kNormStore,
+                                                              GemmKind::kNormGated)),
+                         TilesName);
 
 class LibraryTest : public ::testing::TestWithParam<GemmKind> {};
 
@@ -505,20 +469,6 @@ INSTANTIATE_TEST_SUITE_P(Kinds, LibraryTest,
                          ::testing::Values(GemmKind::kAdd, GemmKind::kStore, GemmKind::kStoreSilu, GemmKind::kNormStore,
                                            GemmKind::kNormGated),
                          [](const auto& test) { return "kind" + std::to_string(static_cast<int>(test.param)); });
-
-std::string ManyRowsName(const ::testing::TestParamInfo<std::tuple<cuda::GemmShape, GemmKind>>& test) {
-  const char* const names[] = {"64", "128", "128Split"};
-  const int shape = static_cast<int>(std::get<0>(test.param)) - static_cast<int>(cuda::GemmShape::kWarpgroup64);
-  return std::string(names[shape]) + "_kind" + std::to_string(static_cast<int>(std::get<1>(test.param)));
-}
-
-INSTANTIATE_TEST_SUITE_P(Shapes, ManyRowsTest,
-                         ::testing::Combine(::testing::Values(cuda::GemmShape::kWarpgroup64,
-                                                              cuda::GemmShape::kWarpgroup128,
-                                                              cuda::GemmShape::kWarpgroupSplit),
-                                            ::testing::Values(GemmKind::kAdd, GemmKind::kStore, GemmKind::kStoreSilu,
-                                                              GemmKind::kNormStore, GemmKind::kNormGated)),
-                         ManyRowsName);
 
 struct AttentionCase {
   const char* name;
