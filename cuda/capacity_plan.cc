@@ -47,9 +47,9 @@ CapacityPlan Plan(int voices, const ModelConfig& model, const DeviceNumbers& car
   // The predictor's first pass has two rows a stream.
   if (by_library) plan.weights.library_rows = std::max<int64_t>(int64_t{2} * rows, plan.frame.prompt_rows);
 
-  plan.codec_rows = std::min(rows, kMaxCodecRows);
+  // Cards with warpgroups have memory enough, and kernels for batches of more than these voices (CodecCopiesFor()).
+  plan.codec_rows = std::min(by_warpgroups ? rows : plan.captured_rows, kMaxCodecRows);
   plan.codec_copies = CodecCopiesFor(plan.codec_rows);
-  plan.counts_voices = many;
   return plan;
 }
 

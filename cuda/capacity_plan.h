@@ -23,8 +23,6 @@ struct CapacityPlan {
   // Streams whose sound is made at once, in slices of a frame, and the weights that are kept once more for so many.
   int codec_rows = 0;
   CodecCopies codec_copies = CodecCopies::kNone;
-  // Whether memory for all voices must be free before the load. A few voices have room in what is reserved anyway.
-  bool counts_voices = false;
 };
 
 // Returns the plan for `voices` slots of `model` on a card with these numbers, in which the kernels for many rows have

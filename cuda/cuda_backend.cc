@@ -4,13 +4,19 @@
 
 #include <algorithm>
 #include <cstring>
+#include <string>
 #include <utility>
 
 #include "backend/checks.h"
+#include "base/log.h"
+#include "checkpoint/model_kind.h"
 #include "cuda_backend_impl.h"
 #include "device_choice.h"
 #include "encoder/voice_encoder.h"
+#include "frame/frame.h"
+#include "runtime/code_load.h"
 #include "runtime/device.h"
+#include "runtime/launch.h"
 #include "runtime/memory_count.h"
 
 namespace qtts::cuda {
@@ -63,6 +69,14 @@ Status CudaBackend::Impl::Load() {
   name = "cuda (" + device->FullName() + ", " + (options.precision == Precision::kF32 ? "f32" : bf16) +
          (options.codec_precision == CodecPrecision::kFast ? ", fast codec" : "") + ")";
   return Status::Ok();
+}
+
+Status CudaBackend::Impl::LoadCode() const {
+  if (KindOf(checkpoint->config().type).clones) QTTS_RETURN_IF_ERROR(LoadVoiceEncoderCode());
+  const CodeLoad loading;
+  const Launcher launch(stream.get(), &model->numbers());
+  CopyPage(launch, nullptr, nullptr, 1, 1, 1, 1);
+  return CudaStatus(launch.error, kSpeaking);
 }
 
 // Makes the slot's stream one that has had the reference, or some more of it: the first time by running the codec over
@@ -150,13 +164,15 @@ int CudaBackend::max_outstanding() const { return kOutstanding; }
 
 Result<std::unique_ptr<CudaBackend>> CudaBackend::Create(std::shared_ptr<const Checkpoint> checkpoint,
                                                          const CudaOptions& options) {
-  QTTS_ASSIGN_OR_RETURN(const int device, ChooseDevice(*checkpoint, options));
+  QTTS_ASSIGN_OR_RETURN(const DeviceChoice choice, ChooseDevice(*checkpoint, options));
   auto impl = std::make_unique<Impl>();
   impl->options = options;
-  impl->options.device = device;
+  impl->options.device = choice.device;
+  impl->options.max_slots = choice.voices;
   impl->checkpoint = std::move(checkpoint);
   QTTS_RETURN_IF_ERROR(impl->Load());
   QTTS_RETURN_IF_ERROR(impl->WarmUp());
+  QTTS_RETURN_IF_ERROR(impl->LoadCode());
   std::unique_ptr<CudaBackend> backend(new CudaBackend(std::move(impl)));
   // A frame of an utterance with the shortest prompt.
   Prompt prompt;
@@ -170,6 +186,10 @@ Result<std::unique_ptr<CudaBackend>> CudaBackend::Create(std::shared_ptr<const C
   }
   backend->Close(slot);
   CudaBackend::Impl& loaded = *backend->impl_;
+  if (choice.voices < options.max_slots && LogEnabled(LogLevel::kInfo)) {
+    Log(LogLevel::kInfo, loaded.name + " has memory for " + std::to_string(choice.voices) +
+                             " voices of voices=" + std::to_string(options.max_slots) + "; further utterances wait");
+  }
   QTTS_RETURN_IF_ERROR(loaded.model->sequences().pages().Measure(loaded.UnusedStateBytes()));
   return backend;
 }

@@ -121,6 +121,8 @@ struct CudaBackend::Impl {
 
   Status Load();
   Status WarmUp();
+  // Loads the code of kernels that no warm-up launches.
+  Status LoadCode() const;
   Status Prime(Slot* slot);
   // The next piece of a slot's prompt, and its result.
   struct Piece {

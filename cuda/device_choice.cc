@@ -20,8 +20,8 @@ namespace qtts::cuda {
 namespace {
 
 constexpr int kFirstCapability = 80;
-// Minimum free device memory besides what the load holds: pages and codec's states of few utterances, CUDA's graphs,
-// the voice encoder.
+// Minimum free device memory besides what the load and the utterances hold: CUDA's graphs, kernels' code, the voice
+// encoder.
 constexpr size_t kWorkingBytes = size_t{512} << 20;
 
 std::string Gigabytes(size_t bytes) {
@@ -122,7 +122,7 @@ Result<Needs> EngineNeeds(const Checkpoint& checkpoint, CudaOptions options, int
   QTTS_ASSIGN_OR_RETURN(const LoadMemory memory, CudaBackend::CountMemory(checkpoint, options));
   return Needs{.model_bytes = std::max(memory.max_held, memory.held + kWorkingBytes),
                .voice_bytes = memory.voice_bytes,
-               .voices = voices > kDefaultVoices ? voices : 0,
+               .voices = voices,
                .frame_bytes = memory.frame_bytes};
 }
 
@@ -130,47 +130,54 @@ Result<Needs> EngineNeeds(const Checkpoint& checkpoint, CudaOptions options, int
 Result<std::string> PathOf(const Checkpoint& checkpoint, const CudaOptions& options) {
   if (options.path == FramePath::kGraph) return std::string("graph (QTTS_CUDA_PATH)");
   if (options.products == ManyRowsProducts::kLibrary) return std::string("graph (QTTS_CUDA_PRODUCTS)");
-  if (options.weights == WeightForm::kInt8) return std::string("graph (precision=int8)");
   const DeviceDescription* device = nullptr;
   QTTS_RETURN_IF_CUDA_ERROR(DescribeDevice(&device), "asking for the device");
   const Status status = PersistentFrame::CheckSupport(checkpoint.config(), options.precision, *device);
   return status.ok() ? std::string("persistent") : "graph (" + status.message() + ")";
 }
 
-int VoicesThatFit(const Needs& needs, const DeviceCapacity& device) {
-  if (device.free_bytes < needs.model_bytes || needs.voice_bytes == 0) return 0;
-  return static_cast<int>(std::min<size_t>((device.free_bytes - needs.model_bytes) / needs.voice_bytes, kMostVoices));
+// Returns the needs of the largest engine of up to options.max_slots voices that `free_bytes` of options.device, the
+// current one, have room for; of one voice if there is none.
+Result<Needs> LargestNeeds(const Checkpoint& checkpoint, const CudaOptions& options, size_t free_bytes) {
+  QTTS_ASSIGN_OR_RETURN(Needs largest, EngineNeeds(checkpoint, options, options.max_slots));
+  if (largest.bytes() <= free_bytes || options.max_slots == 1) return largest;
+  QTTS_ASSIGN_OR_RETURN(largest, EngineNeeds(checkpoint, options, 1));
+  if (largest.bytes() > free_bytes) return largest;
+  // More voices have more rows, too: each number is counted.
+  for (int too_many = options.max_slots; largest.voices + 1 < too_many;) {
+    const int voices = largest.voices + (too_many - largest.voices) / 2;
+    QTTS_ASSIGN_OR_RETURN(const Needs needs, EngineNeeds(checkpoint, options, voices));
+    if (needs.bytes() <= free_bytes) {
+      largest = needs;
+    } else {
+      too_many = voices;
+    }
+  }
+  return largest;
 }
 
 // `int8`: the needs with precision=int8, or null.
 Status CheckMemory(const Needs& needs, const DeviceCapacity& device, const Needs* int8 = nullptr) {
   if (device.free_bytes >= needs.bytes()) return Status::Ok();
-  const int fit = VoicesThatFit(needs, device);
-  if (fit > kDefaultVoices) {
-    return Status::ResourceExhausted("device=cuda: voices=" + std::to_string(needs.voices) + " need about " +
-                                     Gigabytes(needs.bytes()) + " of GPU memory, " + device.device + " has " +
-                                     Gigabytes(device.free_bytes) + " free; choose voices=" + std::to_string(fit) +
-                                     " or fewer");
-  }
-  return Status::ResourceExhausted(
-      "device=cuda: the model needs about " + Gigabytes(needs.bytes()) + " of GPU memory, " + device.device + " has " +
-      Gigabytes(device.free_bytes) + " free of " + Gigabytes(device.device_bytes) +
-      "; close other programs that use it, choose " +
-      (int8 != nullptr && device.free_bytes >= int8->bytes()
-           ? "precision=int8 with device=cuda (" + Gigabytes(int8->bytes()) + "), "
-           : "") +
-      "a smaller model or device=cpu" + (needs.voices > kDefaultVoices ? ", or fewer voices" : ""));
+  return Status::ResourceExhausted("device=cuda: the model needs about " + Gigabytes(needs.bytes()) +
+                                   " of GPU memory, " + device.device + " has " + Gigabytes(device.free_bytes) +
+                                   " free of " + Gigabytes(device.device_bytes) +
+                                   "; close other programs that use it, choose " +
+                                   (int8 != nullptr && device.free_bytes >= int8->bytes()
+                                        ? "precision=int8 with device=cuda (" + Gigabytes(int8->bytes()) + "), "
+                                        : "") +
+                                   "a smaller model or device=cpu");
 }
 
 // Checks that options.device, the current one, has memory for the engine. If it has not, the error names int8 where
 // that has.
-Status CheckEngineMemory(const Checkpoint& checkpoint, const CudaOptions& options, const DeviceCapacity& device) {
-  QTTS_ASSIGN_OR_RETURN(const Needs needs, EngineNeeds(checkpoint, options, options.max_slots));
+Status CheckEngineMemory(const Checkpoint& checkpoint, const CudaOptions& options, const Needs& needs,
+                         const DeviceCapacity& device) {
   if (device.free_bytes >= needs.bytes() || options.weights == WeightForm::kInt8) return CheckMemory(needs, device);
   CudaOptions smaller = options;
   smaller.precision = Precision::kBF16;
   smaller.weights = WeightForm::kInt8;
-  const Result<Needs> int8 = EngineNeeds(checkpoint, smaller, options.max_slots);
+  const Result<Needs> int8 = EngineNeeds(checkpoint, smaller, needs.voices);
   return CheckMemory(needs, device, int8.ok() ? &*int8 : nullptr);
 }
 
@@ -187,18 +194,6 @@ auto OnDevice(int device, const Use& use) -> decltype(use(device)) {
     if (auto used = use(i); used.ok()) return used;
   }
   return use(devices - 1);
-}
-
-// The first of these devices for which `check_needs`(number, capacity) is ok, which may ask the device, as the current
-// one.
-template <typename CheckNeeds>
-Result<int> ChooseDeviceFor(int device, const CheckNeeds& check_needs) {
-  return OnDevice(device, [&](int number) -> Result<int> {
-    QTTS_RETURN_IF_ERROR(CheckThereIsMemory(number));
-    QTTS_ASSIGN_OR_RETURN(const DeviceCapacity capacity, MeasureDevice(number));
-    QTTS_RETURN_IF_ERROR(check_needs(number, capacity));
-    return number;
-  });
 }
 
 CudaOptions On(int device, const CudaOptions& options) {
@@ -229,16 +224,30 @@ Result<int> CountDevices() {
   return devices;
 }
 
-Result<int> ChooseDevice(const Checkpoint& checkpoint, const CudaOptions& options) {
-  return ChooseDeviceFor(options.device, [&](int number, const DeviceCapacity& capacity) -> Status {
-    return CheckEngineMemory(checkpoint, On(number, options), capacity);
+Result<DeviceChoice> ChooseDevice(const Checkpoint& checkpoint, const CudaOptions& options) {
+  return OnDevice(options.device, [&](int number) -> Result<DeviceChoice> {
+    QTTS_RETURN_IF_ERROR(CheckThereIsMemory(number));
+    QTTS_ASSIGN_OR_RETURN(const DeviceCapacity capacity, MeasureDevice(number));
+    QTTS_ASSIGN_OR_RETURN(const Needs needs, LargestNeeds(checkpoint, On(number, options), capacity.free_bytes));
+    QTTS_RETURN_IF_ERROR(CheckEngineMemory(checkpoint, On(number, options), needs, capacity));
+    if (needs.voices < options.max_slots && options.max_slots > kDefaultVoices) {
+      QTTS_ASSIGN_OR_RETURN(const Needs all, EngineNeeds(checkpoint, On(number, options), options.max_slots));
+      return Status::ResourceExhausted("device=cuda: voices=" + std::to_string(options.max_slots) + " need about " +
+                                       Gigabytes(all.bytes()) + " of GPU memory, " + capacity.device + " has " +
+                                       Gigabytes(capacity.free_bytes) +
+                                       " free; choose voices=" + std::to_string(needs.voices) + " or fewer");
+    }
+    return DeviceChoice{.device = number, .voices = needs.voices};
   });
 }
 
 Result<int> ChooseDecoderDevice(const Checkpoint& checkpoint, CodecPrecision precision, int device) {
-  return ChooseDeviceFor(device, [&](int /*number*/, const DeviceCapacity& capacity) -> Status {
+  return OnDevice(device, [&](int number) -> Result<int> {
+    QTTS_RETURN_IF_ERROR(CheckThereIsMemory(number));
+    QTTS_ASSIGN_OR_RETURN(const DeviceCapacity capacity, MeasureDevice(number));
     QTTS_ASSIGN_OR_RETURN(const size_t bytes, CountDecoderMemory(checkpoint, precision));
-    return CheckMemory(Needs{.model_bytes = bytes + kWorkingBytes}, capacity);
+    QTTS_RETURN_IF_ERROR(CheckMemory({.model_bytes = bytes + kWorkingBytes}, capacity));
+    return number;
   });
 }
 
@@ -246,15 +255,10 @@ Result<DeviceCapacity> CapacityOf(const Checkpoint& checkpoint, const CudaOption
   return OnDevice(options.device, [&](int number) -> Result<DeviceCapacity> {
     const CudaOptions on = On(number, options);
     QTTS_ASSIGN_OR_RETURN(DeviceCapacity capacity, MeasureDevice(number));
-    QTTS_ASSIGN_OR_RETURN(Needs needs, EngineNeeds(checkpoint, on, options.max_slots));
-    // Fewer voices have fewer rows, which take memory too.
-    const int fit = VoicesThatFit(needs, capacity);
-    if (fit < options.max_slots) {
-      QTTS_ASSIGN_OR_RETURN(needs, EngineNeeds(checkpoint, on, std::max(fit, 1)));
-    }
+    QTTS_ASSIGN_OR_RETURN(const Needs needs, LargestNeeds(checkpoint, on, capacity.free_bytes));
     capacity.model_bytes = needs.model_bytes;
     capacity.voice_bytes = needs.voice_bytes;
-    capacity.voices = VoicesThatFit(needs, capacity);
+    capacity.voices = needs.bytes() <= capacity.free_bytes ? needs.voices : 0;
     QTTS_ASSIGN_OR_RETURN(capacity.path, PathOf(checkpoint, options));
     capacity.frame_bytes = needs.frame_bytes;
     return capacity;

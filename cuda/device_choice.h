@@ -20,10 +20,15 @@ namespace qtts::cuda {
 // Errors: kDeviceUnavailable (no driver, no device).
 Result<int> CountDevices();
 
-// The device that CudaBackend::Create() would use: options.device, or for -1 the first usable one with memory for the
-// model, and for `max_slots` utterances of ten seconds if they are more than kDefaultVoices. Otherwise those errors of
-// Create() that need no load. Makes the device current in the calling thread.
-Result<int> ChooseDevice(const Checkpoint& checkpoint, const CudaOptions& options);
+struct DeviceChoice {
+  int device = 0;
+  int voices = 0;  // slots of the engine, 1 to CudaOptions::max_slots
+};
+
+// The device that CudaBackend::Create() uses: options.device, or for -1 the first usable one with memory for the model.
+// Up to kDefaultVoices slots are as many as the device has memory for, with ten seconds of speech in each. More must
+// all fit. Errors: those of Create() that need no load. Makes the device current in the calling thread.
+Result<DeviceChoice> ChooseDevice(const Checkpoint& checkpoint, const CudaOptions& options);
 // The same for the speech tokenizer's decoder alone.
 Result<int> ChooseDecoderDevice(const Checkpoint& checkpoint, CodecPrecision precision, int device);
 

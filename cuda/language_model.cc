@@ -46,6 +46,9 @@ Status LanguageModel::Load(const Checkpoint& checkpoint, const CudaOptions& opti
   QTTS_RETURN_IF_CUDA_ERROR(DescribeDevice(&device), "asking for the device");
   const bool overlap = options.overlap && device->CanOverlap();
   QTTS_ASSIGN_OR_RETURN(numbers_, NumbersOfDevice());
+  if (options.pace.has_value()) {
+    numbers_.persistent = {.narrow_talker = *options.pace, .wide_talker = *options.pace, .predictor = *options.pace};
+  }
   QTTS_RETURN_IF_ERROR(ChooseManyRows(options));
   plan_ = Plan(options.max_slots, checkpoint.config(), numbers_);
   if (options.prompt_rows.has_value()) {
@@ -58,12 +61,13 @@ Status LanguageModel::Load(const Checkpoint& checkpoint, const CudaOptions& opti
   QTTS_ASSIGN_OR_RETURN(
       network_, Network::Load(checkpoint, options.precision, options.weights, &numbers_, stream_, plan_.weights));
   QTTS_ASSIGN_OR_RETURN(buffers_, FrameBuffers::Allocate(*network_, plan_.frame));
-  QTTS_ASSIGN_OR_RETURN(KvPages pages, Sequences::NewPages(*network_));
+  QTTS_ASSIGN_OR_RETURN(KvPages pages, Sequences::NewPages(*network_, stream_));
   QTTS_ASSIGN_OR_RETURN(graph_, GraphPath::Create(network_.get(), buffers_.get(), &numbers_, overlap, stream_));
   QTTS_ASSIGN_OR_RETURN(UploadRing uploads, UploadRing::Create());
+  // An integrated device that is short of memory leaves none to the host.
+  const size_t parking_bytes = options.parking_bytes.value_or(device->integrated ? 0 : HostBytes() / 4);
   sequences_ = std::make_unique<Sequences>(network_.get(), buffers_.get(), graph_.get(), &numbers_, std::move(pages),
-                                           std::move(uploads), options.max_slots,
-                                           options.parking_bytes.value_or(HostBytes() / 4), stream_);
+                                           std::move(uploads), options.max_slots, parking_bytes, stream_);
   if (options.path == FramePath::kGraph || network_->library != nullptr) return Status::Ok();
   if (options.weights == WeightForm::kInt8) {
     if (options.path == FramePath::kBest) return Status::Ok();

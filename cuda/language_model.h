@@ -52,7 +52,10 @@ struct CudaOptions {
   // error without the library; there is no persistent kernel then.
   ManyRowsProducts products = ManyRowsProducts::kBest;
   unsigned patience = PersistentFrame::kPatience;  // for tests
-  // Host memory for parked utterances, at most; unless set, a quarter of what the process may use.
+  // Pace of the persistent kernel's weights instead of the card's; for benchmarks.
+  std::optional<PaceNumbers> pace;
+  // Host memory for parked utterances, at most; unless set, a quarter of what the process may use, and none where the
+  // device has the host's memory.
   std::optional<size_t> parking_bytes;
 };
 

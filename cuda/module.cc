@@ -50,8 +50,11 @@ Result<ManyRowsProducts> ProductsFromEnvironment() {
                                  "\"; it can be own, warpgroup or cublaslt");
 }
 
-CudaOptions BackendOptions(const EngineOptions& options) {
+// The engine's options, and those of the environment.
+Result<CudaOptions> BackendOptions(const EngineOptions& options) {
   CudaOptions backend;
+  QTTS_ASSIGN_OR_RETURN(backend.path, PathFromEnvironment());
+  QTTS_ASSIGN_OR_RETURN(backend.products, ProductsFromEnvironment());
   backend.precision = PrecisionOf(options);
   if (options.precision == qtts::Precision::kInt8) backend.weights = WeightForm::kInt8;
   backend.codec_precision = CodecPrecisionOf(options);
@@ -62,20 +65,20 @@ CudaOptions BackendOptions(const EngineOptions& options) {
 
 Status Create(std::shared_ptr<const Checkpoint> checkpoint, const EngineOptions& options,
               std::unique_ptr<Backend>* backend) {
-  CudaOptions backend_options = BackendOptions(options);
   QTTS_RETURN_IF_ERROR(CheckTimeout());
-  QTTS_ASSIGN_OR_RETURN(backend_options.path, PathFromEnvironment());
-  QTTS_ASSIGN_OR_RETURN(backend_options.products, ProductsFromEnvironment());
+  QTTS_ASSIGN_OR_RETURN(const CudaOptions backend_options, BackendOptions(options));
   QTTS_ASSIGN_OR_RETURN(*backend, CudaBackend::Create(std::move(checkpoint), backend_options));
   return Status::Ok();
 }
 
 Status Check(const Checkpoint& checkpoint, const EngineOptions& options) {
-  return ChooseDevice(checkpoint, BackendOptions(options)).status();
+  QTTS_ASSIGN_OR_RETURN(const CudaOptions backend_options, BackendOptions(options));
+  return ChooseDevice(checkpoint, backend_options).status();
 }
 
 Status Capacity(const Checkpoint& checkpoint, const EngineOptions& options, DeviceCapacity* capacity) {
-  QTTS_ASSIGN_OR_RETURN(*capacity, CapacityOf(checkpoint, BackendOptions(options)));
+  QTTS_ASSIGN_OR_RETURN(const CudaOptions backend_options, BackendOptions(options));
+  QTTS_ASSIGN_OR_RETURN(*capacity, CapacityOf(checkpoint, backend_options));
   return Status::Ok();
 }
 

@@ -68,7 +68,7 @@ std::function<void()> AheadList::NewCallback(const AheadSpeech& speech, std::fun
   };
 }
 
-// All of the speech was made: keeps it, or has it made again.
+// Keeps the speech, all of which was made, or has it made again.
 static void TakeEnd(AheadSpeech* speech) {
   Attempt attempt = {std::exchange(speech->frames, {}), EndOf(*speech->stream), speech->seed};
   if (speech->retries.on() && speech->retries.Judge(&attempt)) {

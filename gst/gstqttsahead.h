@@ -39,7 +39,7 @@ struct AheadSpeech {
   std::chrono::steady_clock::time_point start;
   std::chrono::nanoseconds first_frame_latency{0};
   std::deque<qtts::Frame> frames;
-  // Once set, each change of the stream wakes the streaming thread. Shared with the stream's callback.
+  // Flag: once it is set, each change of the stream wakes the streaming thread. Shared with the stream's callback.
   std::shared_ptr<std::atomic<bool>> turn_came = std::make_shared<std::atomic<bool>>(false);
 
   bool running() const { return stream != nullptr && !ended; }
@@ -54,25 +54,25 @@ class AheadList {
   using Clock = std::chrono::steady_clock;
   using Speeches = std::vector<std::shared_ptr<AheadSpeech>>;
 
-  // Number of utterances that are made at once, with the current one. 1: none is made ahead.
+  // Sets the number of utterances that are made at once, with the current one. 1: none is made ahead.
   void SetParallel(int parallel) { parallel_ = parallel; }
 
-  // True if an engine of `slots` slots may make one more ahead.
+  // Returns true if an engine of `slots` slots may make one more ahead.
   bool HasRoom(int slots) const { return running_ + 1 < std::min(parallel_, slots); }
-  // The newest utterance that was considered. They are considered in their order, each once.
+  // Returns the newest utterance that was considered. They are considered in their order, each once.
   uint64_t last_id() const { return last_id_; }
-  // The first speech to ask for again; null if there is none.
+  // Returns the first speech to ask for again; null if there is none.
   std::shared_ptr<AheadSpeech> FindRetry() const;
   // Adds speech with a larger id than all before.
   void Add(std::shared_ptr<AheadSpeech> speech);
-  // For the first utterance of the queue: true if the engine makes it already.
+  // Returns true, for the first utterance of the queue, if the engine makes it already.
   bool IsMaking(uint64_t id) const;
   // Removes and returns its speech; null if it has none.
   std::shared_ptr<AheadSpeech> Take(uint64_t id);
   // Removes all. The caller must release them without the mutex.
   Speeches TakeAll();
 
-  // When the streams are to be read next; nothing while there is nothing to read.
+  // Returns the time at which the streams are to be read next; nothing while there is nothing to read.
   std::optional<Clock::time_point> next_read() const;
   // Begins a read: a copy of the list, for ReadAhead() without the mutex.
   Speeches BeginRead();
@@ -80,11 +80,11 @@ class AheadList {
   void EndRead(bool all_read);
   // Counts the streams that run. To be called after a change of the speech in the list.
   void Count();
-  // Maximum size of the frames that are read ahead, in bytes.
+  // Returns the maximum size of the frames that are read ahead, in bytes.
   size_t max_bytes() const { return static_cast<size_t>(parallel_) * kBytesEach; }
 
-  // The callback for a stream of `speech`. Calls `announce` for each change once the turn of the utterance has come,
-  // and until then for the first change since the last read: many streams wake the streaming thread once a step.
+  // Returns the callback for a stream of `speech`. Calls `announce` for each change once the turn of the utterance has
+  // come, and until then for the first change since the last read: many streams wake the streaming thread once a step.
   std::function<void()> NewCallback(const AheadSpeech& speech, std::function<void()> announce) const;
 
  private:

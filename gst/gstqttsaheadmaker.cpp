@@ -15,7 +15,7 @@
 
 namespace gstqtts {
 
-// The first queued utterance that was not considered yet and can be made as a whole; null if there is none.
+// Returns the first queued utterance that was not considered yet and can be made as a whole; null if there is none.
 const Utterance* AheadMaker::NextToMake() const {
   const Utterance* next = intake_.FindAfter(speeches_.last_id());
   while (next != nullptr && !next->more_text && HasNothingToSay(*next)) next = intake_.FindAfter(next->id);

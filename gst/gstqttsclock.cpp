@@ -76,7 +76,7 @@ void LiveClock::CancelAlarm() {
 
 // --- with the lock held. Another thread may take the clock from the element, so each function asks for it once.
 
-// Running time by `clock`; none in a pause or without a clock.
+// Returns the running time by `clock`; none in a pause or without a clock.
 std::optional<GstClockTime> LiveClock::Now(GstClock* clock) const {
   if (!playing_ || clock == nullptr) return std::nullopt;
   const GstClockTime now = gst_clock_get_time(clock);
@@ -84,7 +84,7 @@ std::optional<GstClockTime> LiveClock::Now(GstClock* clock) const {
   return now > base ? now - base : 0;
 }
 
-// The caller owns it.
+// Returns a new id, of the caller.
 GstClockID LiveClock::NewId(GstClock* clock, GstClockTime running_time) const {
   return gst_clock_new_single_shot_id(clock, gst_element_get_base_time(element_) + running_time);
 }

@@ -22,8 +22,8 @@ constexpr AllowedElement kMp3Parser[] = {{"mpegaudioparse", kGood}};
 constexpr AllowedElement kAacParser[] = {{"aacparse", kGood}};
 constexpr AllowedElement kFlacParser[] = {{"flacparse", kGood}};
 
-// For MP3 mpg123: libsndfile and so the official package decode with it. libav 5.1 is up to 0.1 away from it in some
-// frames of MPEG-2.
+// Decoders for MP3, mpg123 first: libsndfile and so the official package decode with it. libav 5.1 is up to 0.1 away
+// from it in some frames of MPEG-2.
 constexpr AllowedElement kMp3Decoders[] = {
     {"mpg123audiodec", kGood}, {"avdec_mp3float", kLibav}, {"avdec_mp3", kLibav}};
 constexpr AllowedElement kAacDecoders[] = {
@@ -34,7 +34,7 @@ constexpr AllowedElement kOpusDecoders[] = {{"opusdec", kBase}, {"avdec_opus", k
 constexpr AllowedElement kALawDecoders[] = {{"alawdec", kGood}};
 constexpr AllowedElement kMuLawDecoders[] = {{"mulawdec", kGood}};
 
-// In any container. Telephony records in A-law and mu-law.
+// Codecs in any container. Telephony records in A-law and mu-law.
 constexpr Codec kCodecs[] = {
     {"MP3", "audio/mpeg,mpegversion=1,layer=3", kMp3Parser, kMp3Decoders},
     {"AAC", "audio/mpeg,mpegversion={2,4}", kAacParser, kAacDecoders},

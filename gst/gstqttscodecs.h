@@ -28,11 +28,11 @@ struct Codec {
   std::span<const AllowedElement> decoders;  // the best first
 };
 
-// The element that takes the container apart; empty for bare streams of frames.
+// Returns the element that takes the container apart; empty for bare streams of frames.
 std::span<const AllowedElement> FindDemuxer(Container container);
-// The codec of a bare stream of frames; null for other containers.
+// Returns the codec of a bare stream of frames; null for other containers.
 const Codec* FindCodec(Container container);
-// The codec of a stream with these caps; null if it is not allowed.
+// Returns the codec of a stream with these caps; null if it is not allowed.
 const Codec* FindCodec(const GstCaps* caps);
 
 // Creates the first of `choices`, of which there is one at least, that is installed. A rank of GST_RANK_NONE disables

@@ -15,7 +15,7 @@ constexpr int kMaxFlacBlocks = 1000;
 // Bytes before the first frame. The longest MP3 frame has 1441 bytes.
 constexpr size_t kMaxLead = 4096;
 
-// Size of the MP3 frame that begins so, 0 if none does. Frames of free bit rate have no known size.
+// Returns the size of the MP3 frame that begins so, 0 if none does. Frames of free bit rate have no known size.
 size_t Mp3FrameSize(std::string_view head) {
   static constexpr std::array<uint64_t, 15> kMpeg1 = {0, 32, 40, 48, 56, 64, 80, 96, 112, 128, 160, 192, 224, 256, 320};
   static constexpr std::array<uint64_t, 15> kMpeg2 = {0, 8, 16, 24, 32, 40, 48, 56, 64, 80, 96, 112, 128, 144, 160};
@@ -34,7 +34,7 @@ size_t Mp3FrameSize(std::string_view head) {
   return static_cast<size_t>((mpeg1 ? 144 : 72) * kilobits * 1000 / hertz + padding);
 }
 
-// The same for a frame of AAC.
+// Returns the same for a frame of AAC.
 size_t AdtsFrameSize(std::string_view head) {
   const uint64_t header = BigEndianNumber(head, 0, 7);
   const uint64_t rate = header >> 34U & 15U;

@@ -25,7 +25,7 @@ std::optional<IdentifiedContainer> IdentifyContainer(const RecordingFile& file);
 // Hides all metadata of a FLAC file that decoding does not need: comments, pictures, cue sheets.
 std::vector<HiddenBytes> HideFlacMetadata(const RecordingFile& file, uint64_t begin);
 
-// The name for messages, such as "MP4".
+// Returns the name for messages, such as "MP4".
 const char* ContainerName(Container container);
 
 }  // namespace gstqtts

@@ -10,7 +10,7 @@
 namespace gstqtts {
 namespace {
 
-// Whose seek this thread hands to the base class, until that comes to do_seek().
+// Control whose seek this thread hands to the base class, until that comes to do_seek().
 thread_local const Control* seeking = nullptr;
 
 // Sends the event to what is linked to the sink pad. Returns false if there is no such pad.
@@ -198,8 +198,9 @@ gboolean Control::EndNow(GstEvent* event) {
   return result;
 }
 
-// An end-of-stream that is sent to the element, other than one that comes from upstream, ends it with the utterance
-// that is being heard. The base class would end it with the next buffer, and wait for downstream to take the last one.
+// Ends the stream with the utterance that is being heard, for an end-of-stream that is sent to the element, other than
+// one that comes from upstream. The base class would end it with the next buffer, and wait for downstream to take the
+// last one.
 gboolean Control::EndByApplication(GstEvent* event) {
   GST_DEBUG_OBJECT(element_, "ending with the utterance that is being heard");
   KeepEndOfStream(gst_event_ref(event));

@@ -35,16 +35,17 @@ class Control {
   // that of a pipeline does, is made once. Returns false if that is left to the base class.
   bool TakeUpstreamEvent(GstEvent* event, gboolean* result);
 
-  // Speech is not stored: without a sink pad the property `text` can be spoken again, from its beginning, and that is
-  // all that can be sought. The base class does the rest: flush or none, stop, segment.
+  // Returns true if the current text can be spoken again. Speech is not stored: without a sink pad the property `text`
+  // can be spoken again, from its beginning, and that is all that can be sought. The base class does the rest: flush or
+  // none, stop, segment.
   bool CanSpeakAgain();
   // Begins again if the base class calls do_seek() for a seek, and not for the start of the element.
   void DoSeek();
   // Answers the seeking query; with a sink pad upstream does. Without one the range has no length.
   void AnswerSeeking(GstQuery* query);
 
-  // True if a flush, a stop or an end-of-stream wants create() to return. A call of unlock_stop() from a pause may have
-  // overridden its unlock(), so each registers here before it calls unlock().
+  // Returns true if a flush, a stop or an end-of-stream wants create() to return. A call of unlock_stop() from a pause
+  // may have overridden its unlock(), so each registers here before it calls unlock().
   bool IsUnlocked() const;
   // Sends the application's own end-of-stream, if there is one: the text is over.
   void TextEnded();

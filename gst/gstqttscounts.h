@@ -28,7 +28,7 @@ struct RunCounts {
   double coverage_sum = 0;
   uint64_t words_skipped = 0;
   uint64_t words_repeated = 0;
-  // From handing a text to the engine to its first frame.
+  // Time from handing a text to the engine to its first frame.
   uint64_t first_frames = 0;
   std::chrono::nanoseconds first_frame_latency_last{0};
   std::chrono::nanoseconds first_frame_latency_sum{0};
@@ -39,11 +39,11 @@ struct RunCounts {
   std::optional<uint64_t> seed;  // of the last utterance
 
   void AddFirstFrame(std::chrono::nanoseconds latency);
-  // An utterance has ended.
+  // Counts an utterance that has ended.
   void AddEnd(qtts::EndReason reason);
   // Adds the engine's findings about an utterance, by its kFinished.
   void AddCoverage(const Report& finished);
-  // True if there was text and all of it failed.
+  // Returns true if there was text and all of it failed.
   bool NothingWasSpoken() const { return failed > 0 && failed == utterances && interrupted == 0; }
 };
 

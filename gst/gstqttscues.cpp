@@ -40,8 +40,8 @@ int Columns(std::u32string_view text) {
   return columns;
 }
 
-// The best place to end the first line: both lines fit if that can be, and are of about the same length, rather behind
-// a mark. 0 if there is none.
+// Returns the best place to end the first line: both lines fit if that can be, and are of about the same length, rather
+// behind a mark. 0 if there is none.
 size_t LineEnd(std::u32string_view text) {
   constexpr int kBehindMark = 12;  // columns by which the lines may differ more
   const int all = Columns(text);
@@ -76,7 +76,7 @@ std::string Utf8(std::u32string_view text) {
   return utf8;
 }
 
-// In two lines if it is too long for one.
+// Returns the text in two lines if it is too long for one.
 std::string InLines(std::u32string text) {
   if (Columns(text) > kLineColumns) {
     const size_t end = LineEnd(text);
@@ -127,8 +127,8 @@ void CueMaker::Append(const std::string& text) {
   }
 }
 
-// A word with the marks that touch it: those before it, but not those of the word before, and those behind it up to one
-// that opens the next word.
+// Returns a word with the marks that touch it: those before it, but not those of the word before, and those behind it
+// up to one that opens the next word.
 CueMaker::Run CueMaker::WithPunctuation(const ToldWord& word) const {
   Run run = {std::min(word.begin, characters_.size()), std::min(word.end, characters_.size()), word.time,
              word.time + word.duration};
@@ -159,7 +159,7 @@ void CueMaker::AddWord(const ToldWord& word, std::vector<TimedText>* ready) {
   if (granularity_ == Granularity::kWord || long_clause || EndsSentence(word.end, run.end)) Finish(ready);
 }
 
-// True if a sentence ends in [from, to]. The marks at its end may be shown already.
+// Returns true if a sentence ends in [from, to]. The marks at its end may be shown already.
 bool CueMaker::EndsSentence(size_t from, size_t to) const {
   const auto end = std::lower_bound(sentence_ends_.begin(), sentence_ends_.end(), from);
   return end != sentence_ends_.end() && *end <= to;
@@ -178,7 +178,7 @@ void CueMaker::Finish(std::vector<TimedText>* ready) {
                     std::max(run.stop - run.time, kShortest)});
 }
 
-// Characters [begin, end) with single spaces and none at the ends.
+// Returns the characters [begin, end) with single spaces and none at the ends.
 std::u32string CueMaker::Text(size_t begin, size_t end) const {
   std::u32string text;
   for (size_t i = begin; i < end; ++i) {

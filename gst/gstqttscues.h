@@ -44,10 +44,10 @@ class CueMaker {
 
   // Takes words, and returns the texts that are ready.
   std::vector<TimedText> Add(const Told& told);
-  // The utterance is over: returns the text that has begun.
+  // Ends the utterance: returns the text that has begun.
   std::vector<TimedText> End();
   Granularity granularity() const { return granularity_; }
-  // Time at which the text that has begun begins.
+  // Returns the time at which the text that has begun begins.
   std::optional<uint64_t> begun() const { return begun_ ? std::optional(begun_->time) : std::nullopt; }
 
  private:

@@ -45,7 +45,7 @@ class Decoding {
   GstAppSink* sink() const { return GST_APP_SINK(sink_); }
   GstBus* bus() const { return bus_.get(); }
 
-  // Ok while sound may still come. Otherwise kUnsupported: the reason why none of the file's tracks is decoded.
+  // Returns ok while sound may still come. Otherwise kUnsupported: the reason why none of the file's tracks is decoded.
   qtts::Status problem() const QTTS_EXCLUDES(mutex_);
 
  private:

@@ -9,7 +9,7 @@
 namespace gstqtts {
 namespace {
 
-// The reason of the whole: the first one that is not a usual end; else whether anything was said.
+// Returns the reason of the whole: the first one that is not a usual end; else whether anything was said.
 qtts::EndReason Together(qtts::EndReason before, qtts::EndReason reason) {
   if (before == qtts::EndReason::kNothingToSay) return reason;
   if (before != qtts::EndReason::kComplete || reason == qtts::EndReason::kNothingToSay) return before;

@@ -23,12 +23,12 @@ class Document {
   uint64_t id() const { return id_; }
   const std::string& text() const { return text_; }
 
-  // Its first utterance begins. False if one has begun already.
+  // Begins it with its first utterance. Returns false if one has begun already.
   bool Begin();
-  // An utterance has ended, with this kFinished report in positions of the document, or was dropped. Returns the report
-  // of the document if it was its last part.
+  // Ends an utterance, with this kFinished report in positions of the document, or as dropped. Returns the report of
+  // the document if it was its last part.
   std::optional<Report> End(const Report& part);
-  // A break or a mark has passed, or was dropped.
+  // Passes a break or a mark, also one that was dropped.
   std::optional<Report> Pass();
 
  private:

@@ -28,7 +28,7 @@ class EngineHolder {
   EngineHolder(const EngineHolder&) = delete;
   EngineHolder& operator=(const EngineHolder&) = delete;
 
-  // As the functions of the Player with these names.
+  // Functions of the Player with these names:
   bool NeedsLoad(const qtts::EngineOptions& options) const QTTS_EXCLUDES(monitor_held);
   void Load(const qtts::EngineOptions& options, const std::function<void(EngineLoader::Outcome)>& on_done)
       QTTS_EXCLUDES(monitor_held);
@@ -43,9 +43,9 @@ class EngineHolder {
   // Notes that a stream has failed: the next run loads the engine anew.
   void NoteFailedStream() QTTS_REQUIRES(monitor_held) { suspect_ = true; }
   bool load_failed() const QTTS_REQUIRES(monitor_held) { return !load_status_.ok(); }
-  // Null before it is loaded.
+  // Returns the engine; null before it is loaded.
   std::shared_ptr<qtts::Engine> engine() const QTTS_REQUIRES(monitor_held) { return engine_; }
-  // Zeros without an engine.
+  // Returns zeros without an engine.
   qtts::Occupancy occupancy() const QTTS_REQUIRES(monitor_held);
 
  private:

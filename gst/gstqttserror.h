@@ -14,7 +14,7 @@ struct GstErrorCode {
   gint code;
 };
 
-// How the engine's failures appear on the bus:
+// Returns the domain and code by which a failure of the engine appears on the bus:
 //
 //   invalid argument    RESOURCE SETTINGS         a property does not suit the model
 //   not found           RESOURCE NOT_FOUND        no such model folder or file
@@ -30,7 +30,7 @@ GstErrorCode ErrorCodeOf(const qtts::Status& status);
 void PostError(GstElement* element, const qtts::Status& status, const char* what);
 void PostWarning(GstElement* element, const qtts::Status& status, const char* what);
 
-// True if an utterance failed because of its own settings (speaker, voice), so that one with other settings may
+// Returns true if an utterance failed because of its own settings (speaker, voice), so that one with other settings may
 // succeed. False for errors of its text and for lack of memory.
 bool IsAboutSettings(const qtts::Status& status);
 

@@ -14,7 +14,7 @@ namespace gstqtts {
 namespace {
 
 // No count in a file is larger; sums and products of a few stay below 2^63.
-constexpr uint64_t kMostTicks = uint64_t{1} << 40;
+constexpr uint64_t kMaxTicks = uint64_t{1} << 40;
 
 std::string BigEndian(uint64_t value, size_t size) {
   std::string bytes(size, '\0');
@@ -31,7 +31,7 @@ constexpr uint64_t kBytesFlag = 2;
 constexpr uint64_t kIndexFlag = 4;
 constexpr uint64_t kQualityFlag = 8;
 
-// Where the first frame begins: behind tags and the zeros that some writers leave behind them.
+// Returns the position at which the first frame begins: behind tags and the zeros that some writers leave behind them.
 uint64_t FirstFrame(const RecordingFile& file) {
   const uint64_t offset = SkipId3Tags(file);
   const std::string bytes = file.Read(offset, 4096);
@@ -39,7 +39,8 @@ uint64_t FirstFrame(const RecordingFile& file) {
   return zeros == std::string::npos ? offset : offset + zeros;
 }
 
-// The rules are those of mpg123, by which libsndfile and so the official package read MP3.
+// Reads the gaps of an MP3 file. The rules are those of mpg123, by which libsndfile and so the official package read
+// MP3.
 std::optional<Gapless> ReadMp3(const RecordingFile& file) {
   const uint64_t offset = FirstFrame(file);
   const std::string frame = file.Read(offset, 256);
@@ -83,7 +84,7 @@ std::optional<Gapless> ReadMp3(const RecordingFile& file) {
 
 // --- MP4
 
-// Times of 32 or, in version 1, of 64 bits.
+// Returns true if times have 64 bits, as in version 1, and not 32.
 bool IsWide(Mp4Part box) { return BigEndianNumber(box.bytes, 0, 1) == 1; }
 
 struct Header {
@@ -91,7 +92,7 @@ struct Header {
   uint64_t duration;
 };
 
-// mvhd and mdhd begin alike.
+// Reads a header: mvhd and mdhd begin alike.
 Header ReadHeader(Mp4Part box) {
   if (IsWide(box)) return {BigEndianNumber(box.bytes, 20, 4), BigEndianNumber(box.bytes, 24, 8)};
   return {BigEndianNumber(box.bytes, 12, 4), BigEndianNumber(box.bytes, 16, 4)};
@@ -111,9 +112,9 @@ std::optional<Packets> ReadPackets(Mp4Part stts) {
     const uint64_t length = BigEndianNumber(stts.bytes, static_cast<size_t>(12 + 8 * i), 4);
     if (i == 0) packets.first = length;
     packets.count += count;
-    if (count * length > kMostTicks) return std::nullopt;
+    if (count * length > kMaxTicks) return std::nullopt;
     packets.total += count * length;
-    if (packets.total > kMostTicks) return std::nullopt;
+    if (packets.total > kMaxTicks) return std::nullopt;
   }
   return packets;
 }
@@ -123,7 +124,7 @@ struct Edit {
   uint64_t begin = 0;     // in ticks of the track
 };
 
-// The edit list's only part; nothing if there are several, or if it is played at another speed.
+// Returns the edit list's only part; nothing if there are several, or if it is played at another speed.
 std::optional<Edit> ReadEdit(Mp4Part elst) {
   std::optional<Edit> edit;
   const bool wide = IsWide(elst);
@@ -136,7 +137,7 @@ std::optional<Edit> ReadEdit(Mp4Part elst) {
     const Edit here{BigEndianNumber(elst.bytes, at, half), BigEndianNumber(elst.bytes, at + half, half)};
     if (here.begin == none) continue;  // a wait before the sound
     if (edit || BigEndianNumber(elst.bytes, at + 2 * half, 4) != 0x10000) return std::nullopt;
-    if (here.begin > kMostTicks || here.duration > kMostTicks) return std::nullopt;
+    if (here.begin > kMaxTicks || here.duration > kMaxTicks) return std::nullopt;
     edit = here;
   }
   return edit;
@@ -147,7 +148,7 @@ struct Valid {
   uint64_t length;
 };
 
-// iTunSMPB: numbers in hexadecimal, of which the second is the priming, the fourth the length of the sound.
+// Reads iTunSMPB: numbers in hexadecimal, of which the second is the priming, the fourth the length of the sound.
 std::optional<Valid> ReadItunesTag(Mp4Part moov) {
   const Mp4Part meta = FindMp4Box(moov, {"udta", "meta"});
   // QuickTime's has no version and flags before its boxes.
@@ -161,7 +162,7 @@ std::optional<Valid> ReadItunesTag(Mp4Part moov) {
     for (uint64_t& number : numbers) {
       char* end = nullptr;
       number = std::strtoull(next, &end, 16);
-      if (end == next || number > kMostTicks) return std::nullopt;
+      if (end == next || number > kMaxTicks) return std::nullopt;
       next = end;
     }
     if (numbers[3] > 0) return Valid{numbers[1], numbers[3]};
@@ -200,7 +201,7 @@ std::optional<Gapless> ReadMp4(const RecordingFile& file) {
     const auto ticks = std::ceil(static_cast<double>(edit->duration) * static_cast<double>(media.rate) /
                                  static_cast<double>(movie.rate));
     gapless.begin = edit->begin;
-    gapless.end = edit->duration == 0 ? kMostTicks : edit->begin + static_cast<uint64_t>(ticks);
+    gapless.end = edit->duration == 0 ? kMaxTicks : edit->begin + static_cast<uint64_t>(ticks);
     if (packets->total > 0) gapless.end = std::min(gapless.end, packets->total);
   }
   if (gapless.end <= gapless.begin || (gapless.begin == 0 && gapless.end == packets->total)) return std::nullopt;

@@ -25,7 +25,7 @@ void Input::EndUtterance() {
   properties_.WarnOfMarkup();
 }
 
-// The settings of the text that comes now: its caps may say what it is.
+// Returns the settings of the text that comes now: its caps may say what it is.
 Settings Input::TextSettings() const {
   Settings settings = properties_.PadSettings();
   if (ssml_ && settings.markup == qtts::Markup::kAuto) settings.markup = qtts::Markup::kSsml;
@@ -39,7 +39,7 @@ void Input::TakeCaps(GstEvent* event) {
   ssml_ = gst_structure_has_name(format, "application/ssml+xml") != FALSE;
 }
 
-// For the text that comes by the sink pad from now on.
+// Takes the voice of the text that comes by the sink pad from now on.
 gboolean Input::TakeVoice(const GstStructure* overrides) {
   Settings settings;
   const bool streams = properties_.segmentation() == Segmentation::kStream;
@@ -60,7 +60,7 @@ gboolean Input::TakeVoice(const GstStructure* overrides) {
   return TRUE;
 }
 
-// The text that comes now is that of another speaker of a transcript.
+// Takes the speaker of the text that comes now, another speaker of a transcript.
 void Input::TakeSpeaker(const GstStructure* change) {
   if (properties_.maps_speakers()) EndUtterance();  // earlier text belongs to the speaker before
   const gchar* name = gst_structure_get_string(change, "speaker");
@@ -89,7 +89,7 @@ bool Input::ClipText(GstBuffer* buffer, GstClockTime* start, GstClockTime* stop)
   return true;
 }
 
-// When text with this time is to be heard; none if unknown or ignored.
+// Returns the time at which text with this time is to be heard; none if unknown or ignored.
 Cue Input::CueOf(GstClockTime start, GstClockTime stop) {
   Cue cue;
   if (properties_.pacing().text_timing == TextTiming::kIgnore) return cue;
@@ -112,7 +112,7 @@ Cue Input::CueOf(GstClockTime start, GstClockTime stop) {
   return cue;
 }
 
-// No text until the end of the gap.
+// Takes a gap: no text comes until the end of the gap.
 void Input::TakeGap(GstEvent* event) {
   EndUtterance();
   const Pacing pacing = properties_.pacing();
@@ -126,7 +126,7 @@ void Input::TakeGap(GstEvent* event) {
   if (GST_CLOCK_TIME_IS_VALID(end)) speech_.intake().PushGap(end);
 }
 
-// The latency of a live source at the other end of the pad.
+// Returns the latency of a live source at the other end of the pad.
 static std::optional<GstClockTime> LiveLatencyOf(GstPad* pad) {
   gboolean live = FALSE;
   GstClockTime min = 0;
@@ -186,7 +186,7 @@ GstFlowReturn Input::Chain(GstBuffer* buffer) {
   return GST_FLOW_FLUSHING;
 }
 
-// A serialized one. Ours end here; others, and an interrupt, go on in order with the sound.
+// Takes a serialized one. Ours end here; others, and an interrupt, go on in order with the sound.
 gboolean Input::TakeCustomEvent(GstEvent* event) {
   const std::shared_ptr<void> owned(event, [](void* taken) { gst_event_unref(static_cast<GstEvent*>(taken)); });
 

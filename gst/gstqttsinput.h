@@ -29,18 +29,18 @@ class Input {
   Input(const Input&) = delete;
   Input& operator=(const Input&) = delete;
 
-  // GstElementClass::request_new_pad and ::release_pad.
+  // Implements GstElementClass::request_new_pad and ::release_pad.
   GstPad* RequestPad(GstPadTemplate* templ);
   void ReleasePad(GstPad* pad);
-  // A reference to the pad, of the caller; null if there is none.
+  // Returns a reference to the pad, of the caller; null if there is none.
   GstPad* RefPad() const;
 
-  // Minimum latency of upstream if it is live.
+  // Returns the minimum latency of upstream if it is live.
   std::optional<GstClockTime> AskLiveLatency() const;
 
   // Begins a run, whose first segment tells whether upstream is live.
   void Restart() { upstream_live_ = false; }
-  // True if text arrives in real time, so that speech after a pause takes the current time.
+  // Returns true if text arrives in real time, so that speech after a pause takes the current time.
   bool upstream_live() const { return upstream_live_; }
 
  private:

@@ -11,7 +11,7 @@ namespace gstqtts {
 
 namespace {
 
-// Bounds the metas that wait for one frame: upstream may send blank text with metas for ever.
+// Bound of the metas that wait for one frame: upstream may send blank text with metas for ever.
 constexpr size_t kMaxMetas = 256;
 
 }  // namespace
@@ -211,7 +211,7 @@ void Intake::CloseLateUtterance() {
   monitor_.Announce();
 }
 
-// The utterance that grows is complete.
+// Ends the utterance that grows: it is complete.
 void Intake::EndGrowing() {
   if (spoken_.Is(growing_id_)) {
     spoken_.End();
@@ -252,7 +252,7 @@ Segmentation Intake::segmentation() const {
   return pieces_ ? Segmentation::kSentence : Segmentation::kNone;
 }
 
-// True if some text has come that no utterance of the queue has yet.
+// Returns true if some text has come that no utterance of the queue has yet.
 bool Intake::HoldsText() const {
   return !segmenter_.empty() || part_ || !undecided_.empty() || (document_ && !document_->idle());
 }
@@ -290,7 +290,7 @@ bool Intake::QueueText(Chunk* chunk) {
   return true;
 }
 
-// A chunk that is a document of its own.
+// Queues a chunk that is a document of its own.
 bool Intake::QueueDocument(Chunk* chunk) {
   const auto markup = qtts::ResolveMarkup(pad_settings_.markup, chunk->rest(), true);
   qtts::MarkupSplitter splitter(MarkupOptionsOf(pad_settings_, *markup), qtts::MarkupUnits::kBlocks, SentenceOptions());
@@ -301,7 +301,7 @@ bool Intake::QueueDocument(Chunk* chunk) {
   return QueueParts(true);
 }
 
-// Text of a document that grows. It is left in `chunk` if it turns out to have no markup.
+// Reads the text of a document that grows. It is left in `chunk` if it turns out to have no markup.
 bool Intake::ReadDocumentText(Chunk* chunk) {
   if (!document_) {
     undecided_.append(chunk->rest());
@@ -324,7 +324,7 @@ void Intake::BeginDocument(qtts::Markup markup) {
                     grows ? qtts::MarkupUnits::kGrowing : qtts::MarkupUnits::kSentences, SentenceOptions());
 }
 
-// The text of the sink pad ends as a document. Nothing waits for room.
+// Ends the text of the sink pad as a document. Nothing waits for room.
 void Intake::EndDocument() {
   if (!undecided_.empty()) {
     Chunk rest = {std::exchange(undecided_, {})};
@@ -472,7 +472,7 @@ void Intake::EnqueueSentence() {
   QueueEvents();
 }
 
-// A whole text of the application, by ReadDocument(). Returns its number.
+// Queues a whole text of the application, by ReadDocument(). Returns its number.
 uint64_t Intake::EnqueueText(std::vector<Utterance> parts) {
   const uint64_t number = last_id_ + 1;
   if (parts[0].document != nullptr) parts[0].document->SetId(number);

@@ -24,7 +24,7 @@
 
 namespace gstqtts {
 
-// True if the text so far has nothing to say, and its settings do not give it to the model nevertheless.
+// Returns true if the text so far has nothing to say, and its settings do not give it to the model nevertheless.
 bool HasNothingToSay(const Utterance& utterance);
 
 // Properties of a chunk of text beside its settings.
@@ -85,14 +85,14 @@ class Intake {
   void EndText() QTTS_EXCLUDES(monitor_held);
   // Returns the warnings about the markup of texts since the last call.
   std::vector<std::string> TakeWarnings() QTTS_EXCLUDES(monitor_held);
-  // True if the chunks so far end inside a character.
+  // Returns true if the chunks so far end inside a character.
   bool InMidCharacter() const QTTS_EXCLUDES(monitor_held);
-  // True if the following chunks are `pieces` of a text, which end anywhere. Segmentation::kAuto then splits by
-  // sentence.
+  // Begins a segment. `pieces`: the following chunks are parts of a text, which end anywhere. Segmentation::kAuto then
+  // splits by sentence.
   void BeginSegment(bool pieces) QTTS_EXCLUDES(monitor_held);
   // Takes more chunks after EndText(), if that has not been handed out as kEndOfText yet.
   void BeginText() QTTS_EXCLUDES(monitor_held);
-  // Whether the sink pad exists: while it does, only EndText() ends the text.
+  // Sets whether the sink pad exists: while it does, only EndText() ends the text.
   void SetPad(bool exists) QTTS_EXCLUDES(monitor_held);
 
   // --- with the monitor's mutex held
@@ -107,22 +107,22 @@ class Intake {
   void DropQueue(bool with_events) QTTS_REQUIRES(monitor_held);
   // Ends the sentence or the growing utterance that has begun, and with it a document with markup.
   void CloseUtterance() QTTS_REQUIRES(monitor_held);
-  // The same because no more text has arrived: a document goes on.
+  // Does the same because no more text has arrived: a document goes on.
   void CloseLateUtterance() QTTS_REQUIRES(monitor_held);
-  // When the streaming thread must call CloseLateUtterance() if no more text arrives.
+  // Returns the time at which the streaming thread must call CloseLateUtterance() if no more text arrives.
   std::optional<Monitor::Clock::time_point> UtteranceDeadline() const QTTS_REQUIRES(monitor_held);
 
-  // The queue. Next() and Pop() require that it is not empty.
+  // Functions of the queue; Next() and Pop() require that it is not empty:
   bool empty() const QTTS_REQUIRES(monitor_held) { return queue_.empty(); }
   const Utterance& Next() const QTTS_REQUIRES(monitor_held) { return queue_.front(); }
   Utterance Pop() QTTS_REQUIRES(monitor_held);
-  // Queued utterances: the one with this id, the first one with a larger id; null if there is none.
+  // Returns a queued utterance: the one with this id, the first one with a larger id; null if there is none.
   const Utterance* Find(uint64_t id) QTTS_REQUIRES(monitor_held) { return queue_.Find(id); }
   const Utterance* FindAfter(uint64_t id) const QTTS_REQUIRES(monitor_held) { return queue_.FindAfter(id); }
-  // True if the next utterance is growing and has no sayable text yet. Its first word or its end decides whether it is
-  // spoken.
+  // Returns true if the next utterance is growing and has no sayable text yet. Its first word or its end decides
+  // whether it is spoken.
   bool AwaitsWords() const QTTS_REQUIRES(monitor_held);
-  // True if no text is queued and none can come. `wait_for_application`: the application may still send text.
+  // Returns true if no text is queued and none can come. `wait_for_application`: the application may still send text.
   bool TextIsOver(bool wait_for_application) const QTTS_REQUIRES(monitor_held);
   // Drops the text that the current utterance, if any, would still have received: it has failed.
   void NoteFailure() QTTS_REQUIRES(monitor_held) { growing_failed_ = spoken_.Is(growing_id_); }

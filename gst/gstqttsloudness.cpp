@@ -12,7 +12,7 @@ namespace {
 constexpr double kReleaseSeconds = 0.05;
 constexpr float kInaudible = 1e-6F;  // reduction at which the release is over
 
-// The preset voice that speaks.
+// Returns the preset voice that speaks.
 std::string SpeakerOf(const Settings& settings, const qtts::ModelInfo& model) {
   if (!settings.speaker.empty()) return qtts::LowerCaseName(settings.speaker);
   return DefaultSpeaker(model);

@@ -12,14 +12,14 @@
 
 namespace gstqtts {
 
-// How a document with these settings is read. `markup` is known.
+// Returns the options for reading a document with these settings. `markup` is known.
 qtts::MarkupOptions MarkupOptionsOf(const Settings& settings, qtts::Markup markup);
 
-// The utterance, break or mark that a part of a document is.
+// Returns the utterance, break or mark that a part of a document is.
 Utterance MakeUtterance(qtts::MarkupPart part, const Settings& settings);
 
-// A whole text of the application: itself, or the utterances, breaks and marks of a document. Never empty. Warnings are
-// added to `warnings`.
+// Reads a whole text of the application. Returns itself, or the utterances, breaks and marks of a document. Never
+// empty. Warnings are added to `warnings`.
 std::vector<Utterance> ReadDocument(Utterance text, std::vector<std::string>* warnings);
 
 // Switches the settings of an utterance to what its document asks for, as far as the model has it. Adds a warning

@@ -11,7 +11,7 @@
 namespace gstqtts {
 namespace {
 
-// The texts of `parts` as strings, and their positions: offset, length, offset, length, …
+// Adds the texts of `parts` as strings, and their positions: offset, length, offset, length, …
 void AddParts(GstStructure* structure, const char* texts_name, const char* positions_name,
               const std::vector<ReportedText>& parts) {
   auto** texts = g_new0(gchar*, parts.size() + 1);

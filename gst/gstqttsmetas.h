@@ -17,7 +17,7 @@ std::shared_ptr<void> KeptMetas(GstBuffer* text);
 // Copies them to a buffer of sound.
 void CopyMetas(const std::shared_ptr<void>& kept, GstBuffer* sound);
 
-// True if `text` is a sentence of the element textaccumulate, which marks it with a TextAccumulateSentenceMeta.
+// Returns true if `text` is a sentence of the element textaccumulate, which marks it with a TextAccumulateSentenceMeta.
 bool IsAccumulatedSentence(GstBuffer* text);
 
 }  // namespace gstqtts

@@ -73,14 +73,14 @@ void ElementModel::PostProgress(GstProgressType type, const gchar* text) {
   gst_element_post_message(element_, gst_message_new_progress(GST_OBJECT(element_), type, "load", text));
 }
 
-// Once per process: a server has an element for each of its voices.
+// Warns once per process: a server has an element for each of its voices.
 void ElementModel::WarnIfGpuIsUnused(const std::string& warning) {
   static std::atomic<bool> warned = false;
   if (warning.empty() || warned.exchange(true)) return;
   PostWarning(element_, qtts::Status::DeviceUnavailable(warning), "loading the model");
 }
 
-// On the loader's thread: the streaming thread of a live pipeline in PAUSED does not run.
+// Runs on the loader's thread: the streaming thread of a live pipeline in PAUSED does not run.
 void ElementModel::LoadEnded(EngineLoader::Outcome outcome) {
   if (outcome.ok()) {
     const std::string device_name = (*outcome)->device_name();

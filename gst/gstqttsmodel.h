@@ -38,9 +38,9 @@ class ElementModel {
   // Releases the engine and forgets the model.
   void Forget();
 
-  // Known from READY on.
+  // Returns what is known of the model from READY on.
   std::optional<qtts::ModelInfo> info() const;
-  // Device name of the loaded engine; empty before.
+  // Returns the device name of the loaded engine; empty before.
   std::string device_name() const;
   bool on_cpu() const;
 

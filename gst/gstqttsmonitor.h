@@ -51,7 +51,7 @@ class Monitor {
   }
   void LockAndAnnounce();
 
-  // Number of changes so far. Atomic: pollers read it without the mutex.
+  // Returns the number of changes so far. Atomic: pollers read it without the mutex.
   uint64_t changes() const { return changes_; }
 
   // Waits until the number of changes exceeds `seen`; releases the mutex meanwhile. Returns false if `until` was

@@ -17,8 +17,8 @@ constexpr int kMaxBoxesBeforeIndex = 1000;
 // Maximum number of boxes in one: 16 MiB of empty ones would take 100 MiB to list.
 constexpr size_t kMaxBoxes = 10000;
 
-// An entry of a data reference. Writers that keep the samples in the file itself set the flag, or leave the place
-// empty.
+// Returns true if an entry of a data reference names another file. Writers that keep the samples in the file itself set
+// the flag, or leave the place empty.
 bool IsExternal(const Mp4Box& reference) {
   constexpr uint64_t kSelfContained = 1;
   if ((BigEndianNumber(reference.content.bytes, 0, 4) & kSelfContained) != 0) return false;

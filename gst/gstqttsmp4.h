@@ -20,7 +20,7 @@ struct Mp4Part {
   std::string_view bytes;
   uint64_t offset = 0;
 
-  // The rest from `begin` on; empty if there is none.
+  // Returns the rest from `begin` on; empty if there is none.
   Mp4Part From(size_t begin) const {
     return begin > bytes.size() ? Mp4Part{} : Mp4Part{bytes.substr(begin), offset + begin};
   }
@@ -37,20 +37,20 @@ struct Mp4Index {
   std::string bytes;
   uint64_t offset = 0;
 
-  // The content of `moov`.
+  // Returns the content of `moov`.
   Mp4Part moov() const;
 };
 
-// The index of a file that begins with `ftyp`; empty if there is none, or if it is larger than 16 MiB.
+// Returns the index of a file that begins with `ftyp`; empty if there is none, or if it is larger than 16 MiB.
 Mp4Index ReadMp4Index(const RecordingFile& file);
 
-// The boxes in `parent`, up to the first that makes no sense, 10,000 at most.
+// Returns the boxes in `parent`, up to the first that makes no sense, 10,000 at most.
 std::vector<Mp4Box> ListMp4Boxes(Mp4Part parent);
 
-// Content of the first box at the end of `path`; empty if there is none.
+// Returns the content of the first box at the end of `path`; empty if there is none.
 Mp4Part FindMp4Box(Mp4Part parent, std::initializer_list<std::string_view> path);
 
-// Content of all tracks with sound, in their order.
+// Returns the content of all tracks with sound, in their order.
 std::vector<Mp4Part> ListMp4SoundTracks(const Mp4Index& index);
 
 // Checks all of the index that a demuxer is given. The demuxer of GStreamer 1.22 ends the process for some indexes: one

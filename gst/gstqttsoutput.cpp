@@ -30,7 +30,7 @@ constexpr GstClockTime kSilenceTolerance = 200 * GST_MSECOND;
 // Length of the fade-out, in samples, of speech cut by its cue, to avoid a click.
 constexpr size_t kFade = SAMPLE_RATE / 200;
 
-// `gap_flag`: silence gets the GAP flag.
+// Stamps a buffer. `gap_flag`: silence gets the GAP flag.
 void SetStamp(GstBuffer* buffer, const Stamp& stamp, bool gap_flag) {
   GST_BUFFER_PTS(buffer) = stamp.pts;
   GST_BUFFER_DURATION(buffer) = stamp.duration;
@@ -102,7 +102,7 @@ void Output::Amplify(std::vector<float>* pcm) {
   for (float& sample : *pcm) sample = std::clamp(sample * static_cast<float>(gain_), -1.0F, 1.0F);
 }
 
-// `pcm` null: silence.
+// Returns a buffer of `pcm`; of silence if that is null.
 GstBuffer* Output::NewBuffer(const float* pcm, gsize samples) {
   const bool is_float = format_ == GST_AUDIO_FORMAT_F32;
 
@@ -139,8 +139,8 @@ GstFlowReturn Output::Fail(const qtts::Status& status, const char* what) {
   return GST_FLOW_ERROR;
 }
 
-// True if the error of this utterance would affect every other: the device is lost, or its settings are those of the
-// properties, which the next one has too.
+// Returns true if the error of this utterance would affect every other: the device is lost, or its settings are those
+// of the properties, which the next one has too.
 bool Output::AffectsEveryText(const Player::Output& output) const {
   if (output.device_lost || output.status.code() == qtts::StatusCode::kDeviceUnavailable) return true;
   if (!IsAboutSettings(output.status)) return false;
@@ -157,7 +157,7 @@ GstFlowReturn Output::FailUtterance(const Player::Output& output, const char* wh
   return GST_FLOW_OK;
 }
 
-// The end of the text.
+// Ends the text.
 GstFlowReturn Output::Finish(const Player::Output& output) {
   if (output.status.ok()) {
     GST_DEBUG_OBJECT(element_, "everything is spoken");
@@ -216,7 +216,7 @@ GstFlowReturn Output::FailWithoutBuffer() {
   return Fail(qtts::Status::ResourceExhausted("Cannot allocate a buffer for a frame of sound."), "no buffer");
 }
 
-// The advice for the user if speech is generated too slowly.
+// Returns the advice for the user if speech is generated too slowly.
 std::string Output::SpeedAdvice() const {
   if (!model_.on_cpu()) return "Use a smaller model";
   const qtts::Precision precision = properties_.precision();
@@ -467,13 +467,13 @@ GstFlowReturn Output::MakeSilence(guint64 samples, GstBuffer** buffer) {
   return GST_FLOW_OK;
 }
 
-// How long silence waits for the next frame of continuing speech.
+// Returns the time that silence waits for the next frame of continuing speech.
 GstClockTime Output::grace() const {
   if (!in_utterance_) return 0;
   return settings_.pacing.latency + kLateTolerance;
 }
 
-// Until the stop of the segment, which a seek may set.
+// Returns the samples until the stop of the segment, which a seek may set.
 guint64 Output::SamplesLeft() const {
   const guint64 stop = element_->segment.stop;
   const GstClockTime time = timeline_.time();
@@ -481,7 +481,7 @@ guint64 Output::SamplesLeft() const {
   return stop > time ? SamplesWithin(stop - time, SAMPLE_RATE) : 0;
 }
 
-// The next buffer, when its time has come.
+// Returns the next buffer, when its time has come.
 GstFlowReturn Output::MakeBuffer(GstBuffer** buffer) {
   properties_.Refresh(&settings_);
   const bool live = settings_.pacing.is_live;

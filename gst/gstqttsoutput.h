@@ -42,19 +42,19 @@ class Output {
   // GstBaseSrc drops the result if a live source was paused meanwhile, and calls again in PLAYING. The same buffer is
   // returned until BufferTaken(), and no sound is lost.
   GstFlowReturn Create(GstBuffer** buffer);
-  // True if Create() has ended the stream.
+  // Returns true if Create() has ended the stream.
   bool ended() const { return ended_with_ != GST_FLOW_OK; }
-  // The src pad has received the last buffer: its words go to the text pads.
+  // Tells that the src pad has received the last buffer: its words go to the text pads.
   void BufferTaken();
 
   void SetFormat(GstAudioFormat format) { format_ = format; }
-  // A run begins.
+  // Begins a run.
   void Begin();
   // Drops the frame of speech that waits for its time.
   void DropFrame();
-  // The same, and the stream of sound begins anew.
+  // Does the same, and the stream of sound begins anew.
   void Restart();
-  // The same, and the stream continues with a discontinuity.
+  // Does the same, and the stream continues with a discontinuity.
   void Break();
 
  private:

@@ -15,7 +15,7 @@ namespace gstqtts {
 // The settings of an utterance by the names of their properties, for the `speak` signal, for `qtts/set-voice` and for
 // presets. They are marked in the property table.
 
-// Names of all settings.
+// Returns the names of all settings.
 const std::vector<std::string_view>& SettingNames();
 
 // Applies the fields of `overrides`, which may be null, to `settings`. A field is named like the

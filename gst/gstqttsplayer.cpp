@@ -137,7 +137,7 @@ Player::Event Player::Next(Output* output, const Wishes& wishes) {
   return *event;
 }
 
-// Nothing if all that happened is to be reported.
+// Returns nothing if all that happened is to be reported.
 std::optional<Player::Event> Player::NextEvent(Output* output, const Wishes& wishes) {
   *output = Output();
   Event event = Event::kHalted;
@@ -235,7 +235,7 @@ void Player::WaitForChange(uint64_t seen) {
 // StartNext() and ReadStream() release the mutex while they call the engine. They return false if there
 // is nothing to return. Changes meanwhile have increased the monitor's count, so the caller does not wait.
 
-// Without the mutex, which a finishing thread may still need.
+// Joins them without the mutex, which a finishing thread may still need.
 void Player::JoinThreads() {
   const MonitorUnlock unlock(*monitor_);
   holder_.JoinEnded();
@@ -431,7 +431,7 @@ void Player::HandOut(Output* output) {
   output->device_lost = spoken_->device_lost;
 }
 
-// All of the current utterance was handed out.
+// Ends the current utterance, all of which was handed out.
 void Player::EndStream(Output* output) {
   qtts::EndReason reason = spoken_->end->reason;
   output->status = spoken_->end->status;
@@ -475,7 +475,7 @@ void Player::CommitMark(const Output& output, uint64_t running_time) {
   reports_.Deliver();
 }
 
-// A break or a mark of the document, if it is of one, is over.
+// Ends a break or a mark of the document, if it is of one.
 void Player::PassDocument(Document* document) {
   if (document == nullptr) return;
   if (auto report = document->Pass()) reports_.Add(*std::move(report));

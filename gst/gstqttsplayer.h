@@ -125,24 +125,24 @@ class Player {
 
   // Waits for the next output. The only call that waits for frames.
   Event Next(Output* output, const Wishes& wishes) QTTS_EXCLUDES(monitor_held);
-  // Must be called for each frame when it leaves the element, before the next call of Next(). `moment`: when the frame
-  // is heard. From then on it counts as spoken; `told` gets the words that are. Returns false if the frame was
-  // interrupted since Next(); it must then be dropped.
+  // Commits a frame. Must be called for each when it leaves the element, before the next call of Next(). `moment`: when
+  // the frame is heard. From then on it counts as spoken; `told` gets the words that are. Returns false if the frame
+  // was interrupted since Next(); it must then be dropped.
   bool Commit(const Output& output, const Moment& moment, Told* told) QTTS_EXCLUDES(monitor_held);
-  // A mark is reached at `running_time`.
+  // Reports a mark, which is reached at `running_time`.
   void CommitMark(const Output& output, uint64_t running_time) QTTS_EXCLUDES(monitor_held);
-  // True while the break of the last kBreak was not interrupted.
+  // Returns true while the break of the last kBreak was not interrupted.
   bool BreakGoesOn() const QTTS_EXCLUDES(monitor_held);
   // Ends the utterance that is being spoken, because its cue ended.
   void Clip() QTTS_EXCLUDES(monitor_held);
 
   // --- by any thread
 
-  // True if Commit() would accept the last frame of Next().
+  // Returns true if Commit() would accept the last frame of Next().
   bool WouldCommit() const QTTS_EXCLUDES(monitor_held);
-  // True if the next frame does not wait for text.
+  // Returns true if the next frame does not wait for text.
   bool WaitsForEngine() const QTTS_EXCLUDES(monitor_held);
-  // Text of the current utterance; empty if there is none.
+  // Returns the text of the current utterance; empty if there is none.
   std::string current_text() const QTTS_EXCLUDES(monitor_held);
   void SetIdle(Idle idle) QTTS_EXCLUDES(monitor_held);
   // Makes Next() return kWoken as soon as it would wait. May be called on any thread, also after the Player
@@ -153,7 +153,8 @@ class Player {
 
   // --- by the thread that changes states
 
-  // True if the run must load an engine: that of the last run is released, has other options or has lost its device.
+  // Returns true if the run must load an engine: that of the last run is released, has other options or has lost its
+  // device.
   bool NeedsLoad(const qtts::EngineOptions& options) const QTTS_EXCLUDES(monitor_held) {
     return holder_.NeedsLoad(options);
   }
@@ -182,9 +183,9 @@ class Player {
   // Ends the run. Returns true if a load was still running. `engine`: an engine to release, without the mutex.
   bool Stop(std::shared_ptr<qtts::Engine>* engine) QTTS_REQUIRES(monitor_held) { return holder_.EndRun(engine); }
   const RunCounts& counts() const QTTS_REQUIRES(monitor_held) { return counts_; }
-  // Occupancy of the engine, over all its users; zeros without an engine.
+  // Returns the occupancy of the engine, over all its users; zeros without an engine.
   qtts::Occupancy occupancy() const QTTS_REQUIRES(monitor_held) { return holder_.occupancy(); }
-  // Null before it is loaded.
+  // Returns the engine; null before it is loaded.
   std::shared_ptr<const qtts::Engine> engine() const QTTS_REQUIRES(monitor_held) { return holder_.engine(); }
 
  private:

@@ -26,7 +26,7 @@ constexpr float kDigit = 0.25F;       // read as a word
 constexpr float kSentenceEnd = 0.4F;  // the pause after it
 constexpr float kPause = 0.2F;
 
-constexpr double kMostPace = 3.0;  // slower or faster than this is no pace but a mistake
+constexpr double kMaxPace = 3.0;  // slower or faster than this is no pace but a mistake
 
 float UsualDuration(UChar32 c) {
   if (u_isdigit(c)) return kDigit;
@@ -98,10 +98,10 @@ void TextPosition::Anchor(size_t written, double seconds) {
 }
 
 void TextPosition::SetLength(double seconds) {
-  if (usual_seconds_ > 0) pace_ = std::clamp(seconds / usual_seconds_, 1 / kMostPace, kMostPace);
+  if (usual_seconds_ > 0) pace_ = std::clamp(seconds / usual_seconds_, 1 / kMaxPace, kMaxPace);
 }
 
-// Duration of the spoken characters [begin, end).
+// Returns the duration of the spoken characters [begin, end).
 double TextPosition::SecondsBetween(size_t begin, size_t end) const {
   const auto at = [this](size_t i) { return durations_.begin() + static_cast<std::ptrdiff_t>(i); };
   return pace_ * static_cast<double>(std::accumulate(at(begin), at(std::max(begin, end)), 0.0F));
@@ -139,7 +139,7 @@ TextPosition::Run TextPosition::Written(const qtts::TextRange& spoken) {
   return {begin, end, next != words_.end() && next->offset < map_.SpokenOf(end)};
 }
 
-// Number of characters in the first `byte` bytes of the spoken text. Positions mostly come in order.
+// Returns the number of characters in the first `byte` bytes of the spoken text. Positions mostly come in order.
 size_t TextPosition::CharactersUpTo(size_t byte) {
   byte = std::min(byte, text_.size());
   if (byte < counted_bytes_) counted_bytes_ = counted_characters_ = 0;
@@ -148,7 +148,7 @@ size_t TextPosition::CharactersUpTo(size_t byte) {
   return counted_characters_;
 }
 
-// By UAX #29, with ICU's dictionaries for scripts without spaces. Words that were told stay as they are
+// Finds the words by UAX #29, with ICU's dictionaries for scripts without spaces. Words that were told stay as they are
 // when the text has grown; the last of the others may have become longer.
 void TextPosition::FindWords() {
   if (words_size_ == durations_.size()) return;
@@ -180,7 +180,7 @@ void Pace::Learn(double usual_seconds, double seconds) {
   constexpr double kShortestText = 1.0;  // seconds; shorter ones are mostly silence
   constexpr double kLastWeight = 0.5;
   if (usual_seconds < kShortestText || seconds < kShortestText) return;
-  value_ += kLastWeight * (std::clamp(seconds / usual_seconds, 1 / kMostPace, kMostPace) - value_);
+  value_ += kLastWeight * (std::clamp(seconds / usual_seconds, 1 / kMaxPace, kMaxPace) - value_);
 }
 
 }  // namespace gstqtts

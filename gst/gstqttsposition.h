@@ -49,28 +49,28 @@ class TextPosition {
   // Sets the total length of the sound spoken so far. Returns the words begun since the last call, each once.
   std::vector<Word> Advance(double seconds);
 
-  // The written text up to `written` has been spoken after `seconds` of sound: the estimate goes on from there, and its
-  // words were told.
+  // Anchors the estimate: the written text up to `written` has been spoken after `seconds` of sound, and its words were
+  // told.
   void Anchor(size_t written, double seconds);
 
-  // The written text that a run of the spoken one stands for. Beyond the text so far there is none.
+  // Returns the written text that a run of the spoken one stands for. Beyond the text so far there is none.
   Run Written(const qtts::TextRange& spoken);
 
-  // Estimated duration of a word, in seconds.
+  // Returns the estimated duration of a word, in seconds.
   double SecondsOf(const Word& word) const;
 
-  // The whole text takes `seconds`: sets the pace, within reason.
+  // Sets the pace, within reason, by which the whole text takes `seconds`.
   void SetLength(double seconds);
-  // Estimated beginning of a written word, in seconds, from that of the text.
+  // Returns the estimated beginning of a written word, in seconds, from that of the text.
   double StartOf(const Word& word) const;
-  // All words, as Advance() would return them.
+  // Returns all words, as Advance() would return them.
   std::vector<Word> Words();
 
-  // Estimated number of written characters spoken: never decreases and is at most size().
+  // Returns the estimated number of written characters spoken: never decreases and is at most size().
   size_t spoken() const { return map_.SourceOf(spoken_, spoken_).first; }
   size_t size() const { return map_.SourceOf(durations_.size(), durations_.size()).first; }
 
-  // Duration of the whole text at a pace of 1.
+  // Returns the duration of the whole text at a pace of 1.
   double usual_seconds() const { return usual_seconds_; }
 
  private:
@@ -98,7 +98,7 @@ class TextPosition {
 // The pace of a voice, learned from its utterances.
 class Pace {
  public:
-  // An utterance that usually takes `usual_seconds` took `seconds`.
+  // Learns from an utterance that usually takes `usual_seconds` and took `seconds`.
   void Learn(double usual_seconds, double seconds);
   double value() const { return value_; }
 

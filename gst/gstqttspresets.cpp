@@ -23,7 +23,7 @@ static thread_local const Strings* loaded_strings = nullptr;
 
 static thread_local bool saves_preset = false;
 
-// The files in which the preset may be, those that hide others first.
+// Returns the files in which the preset may be, those that hide others first.
 static std::vector<std::string> gst_qtts_src_preset_files(GstPreset* preset) {
   std::vector<std::string> folders;
   const auto add = [&folders](const gchar* folder, const gchar* rest) {
@@ -43,7 +43,7 @@ static std::vector<std::string> gst_qtts_src_preset_files(GstPreset* preset) {
   return folders;
 }
 
-// The file that holds the preset; null if there is none.
+// Returns the file that holds the preset; null if there is none.
 static OwnedKeyFile gst_qtts_src_open_preset(GstPreset* preset, const gchar* name) {
   for (const std::string& path : gst_qtts_src_preset_files(preset)) {
     OwnedKeyFile file(g_key_file_new(), g_key_file_free);
@@ -55,8 +55,8 @@ static OwnedKeyFile gst_qtts_src_open_preset(GstPreset* preset, const gchar* nam
   return {nullptr, g_key_file_free};
 }
 
-// True if gst_value_serialize() made `text` from a string; `value` then holds the string. False for text written by
-// hand, with plain spaces.
+// Returns true if gst_value_serialize() made `text` from a string; `value` then holds the string. False for text
+// written by hand, with plain spaces.
 static bool gst_qtts_src_deserialize(const gchar* text, GValue* value) {
   if (!gst_value_deserialize(value, text)) return false;
   const OwnedString again(gst_value_serialize(value));
@@ -83,7 +83,8 @@ static Strings gst_qtts_src_read_strings(GstPreset* preset, const gchar* name) {
   return strings;
 }
 
-// Presets are about voices: they keep the settings of utterances, not what is spoken nor how it is paced.
+// Returns the names of what presets keep. They are about voices: the settings of utterances, not what is spoken nor how
+// it is paced.
 static gchar** gst_qtts_src_preset_get_property_names(GstPreset* /*preset*/) {
   const std::vector<std::string_view>& names = gstqtts::SettingNames();
   gchar** list = g_new0(gchar*, names.size() + 1);

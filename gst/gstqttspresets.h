@@ -4,14 +4,14 @@
 
 #include <gst/gst.h>
 
-// GstPreset: the settings of utterances are what a preset keeps. GStreamer's implementation does the rest, but for
-// strings, whose escapes it adds twice when it saves and removes once when it loads (gst_value_serialize() and
+// Implements GstPreset: the settings of utterances are what a preset keeps. GStreamer's implementation does the rest,
+// but for strings, whose escapes it adds twice when it saves and removes once when it loads (gst_value_serialize() and
 // g_key_file_set_string(), then g_key_file_get_value() and gst_value_deserialize()): "very softly" comes back with a
 // backslash before the space, and other characters than ASCII are lost. Strings are therefore read from the preset's
 // file here, and both escapes are removed. The files have GStreamer's format; older ones load too.
 void gst_qtts_src_preset_init(GstPresetInterface* iface);
 
-// True while this thread reads properties to save a preset. An unset string must then be empty instead of null:
+// Returns true while this thread reads properties to save a preset. An unset string must then be empty instead of null:
 // GStreamer does not save null strings, so the preset's old value would stay.
 bool gst_qtts_src_saves_preset();
 

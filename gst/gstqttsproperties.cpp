@@ -415,7 +415,7 @@ Settings ElementProperties::PadSettings() const {
   return settings;
 }
 
-// With the mutex held. The speaker's voice is that of the map: without a map there is none.
+// Applies the speaker's voice, with the mutex held. It is that of the map: without a map there is none.
 void ElementProperties::ApplyTranscriptVoice(Settings* settings) const {
   std::string error;  // none: it was tried when the event came
   if (properties_.speaker_map == nullptr) return;

@@ -51,7 +51,7 @@ class ElementProperties {
   // Begins a run: `text` is its first utterance, and texts set later are queued.
   void BeginRun();
   void EndRun();
-  // True if a run can restart with its text.
+  // Returns true if a run can restart with its text.
   bool CanSpeakAgain() const;
   // Queues `text` again.
   void SpeakAgain();
@@ -71,8 +71,8 @@ class ElementProperties {
   // Applies fields of speak or of "speaker-map" to `settings` and checks the result without the engine. The error
   // kInvalidArgument names the wrong field.
   qtts::Status Override(const GstStructure* overrides, Settings* settings) const;
-  // The same for fields of qtts/set-voice: `settings` receives those that text of the sink pad would have with them,
-  // the voice of the transcript's speaker among them.
+  // Does the same for fields of qtts/set-voice: `settings` receives those that text of the sink pad would have with
+  // them, the voice of the transcript's speaker among them.
   qtts::Status OverridePad(const GstStructure* overrides, Settings* settings) const;
   // Queues an utterance with its own settings, for the signal. Returns its number; 0 if it is refused.
   uint64_t Speak(const gchar* text, const GstStructure* params);
@@ -83,14 +83,14 @@ class ElementProperties {
   // null: nobody known. Valid as long as a SetVoice() and as that property is set. kInvalidArgument names the wrong
   // field of the map; the voice is then that of the properties.
   qtts::Status SetTranscriptSpeaker(const gchar* name);
-  // True if "speaker-map" is set.
+  // Returns true if "speaker-map" is set.
   bool maps_speakers() const;
-  // The current settings for text of the sink pad.
+  // Returns the current settings for text of the sink pad.
   Settings PadSettings() const;
   // Posts what was found about the markup of texts.
   void WarnOfMarkup() const;
 
-  // --- counts of the run, for `stats`
+  // Counts of the run, for `stats`:
   uint64_t CountUnderrun() { return ++underruns_; }
 
  private:

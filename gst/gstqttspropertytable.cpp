@@ -106,13 +106,13 @@ GParamSpec* NewSpec(const Words& words, double initial, Range<double> range, GPa
 
 // --- rows
 
-// Where a value is kept: a part of Properties, followed by a member of that part.
+// Place where a value is kept: a part of Properties, followed by a member of that part.
 constexpr auto kEngine = &Properties::engine;
 constexpr auto kUtterance = &Properties::utterance;
 constexpr auto kTextOptions = &Properties::text_options;
 constexpr auto kPacing = &Properties::pacing;
 
-// `place` gives the member of a Properties.
+// Makes a property. `place` gives the member of a Properties.
 template <typename Place, typename RangeOrNone>
 Property MakeProperty(const Words& words, Change change, Place place, RangeOrNone range, Effect effect) {
   Property property;
@@ -142,14 +142,14 @@ Property MakeRow(const Words& words, Change change, Part Properties::*part, T Pa
   return property;
 }
 
-// A string, a truth or an enumeration.
+// Makes a row for a string, a truth or an enumeration.
 template <typename Part, typename T>
 Property Row(const gchar* name, const gchar* nick, Change change, Part Properties::*part, T Part::*member,
              const gchar* blurb, Effect effect = Effect::kNone) {
   return MakeRow({name, nick, blurb}, change, part, member, NoRange(), effect);
 }
 
-// A number.
+// Makes a row for a number.
 template <typename Part, typename T>
 Property Row(const gchar* name, const gchar* nick, Change change, Part Properties::*part, T Part::*member,
              Range<std::type_identity_t<T>> range, const gchar* blurb, Effect effect = Effect::kNone) {
@@ -194,7 +194,7 @@ Property StructureRow(const Words& words, std::shared_ptr<const void> Properties
   return property;
 }
 
-// A number of the sampling rules: the model's own value unless it is set.
+// Makes the row of a number of the sampling rules: the model's own value unless it is set.
 Property SamplingRow(size_t index) {
   const qtts::SamplingNumber& number = qtts::kSamplingNumbers[index];
   Property property;
@@ -226,8 +226,8 @@ Property SamplingRow(size_t index) {
   return property;
 }
 
-// The rate of speech: of all that has none of its own, also while it is spoken, or of the utterance that a field of
-// speak or qtts/set-voice is for.
+// Makes the row of the rate of speech: of all that has none of its own, also while it is spoken, or of the utterance
+// that a field of speak or qtts/set-voice is for.
 Property RateRow() {
   Property property =
       Row("rate", "Rate", kPlaying, kPacing, &Pacing::rate, {qtts::Tempo::kMinRate, qtts::Tempo::kMaxRate},
@@ -247,7 +247,7 @@ Property RateRow() {
 // A row: name, nick, when it may change, where it is kept and with which default, range of a number, description,
 // effect.
 
-// The model and where it runs.
+// Returns the properties of the model and where it runs.
 std::vector<Property> EngineProperties() {
   return {
       Row("model-path", "Model Path", kReady, kEngine, &EngineOptions::model_path,
@@ -269,7 +269,7 @@ std::vector<Property> EngineProperties() {
   };
 }
 
-// Which text is spoken, and in which pieces.
+// Returns the properties of the text that is spoken, and of its segments.
 std::vector<Property> TextProperties() {
   return {
       Row("text", "Text", kPlaying, &Properties::text,
@@ -314,7 +314,7 @@ std::vector<Property> TextProperties() {
   };
 }
 
-// How an utterance is spoken. With the next two, all that speak and qtts/set-voice may have.
+// Returns the properties of an utterance's speech. With the next two, all that `speak` and `qtts/set-voice` may have.
 std::vector<Property> UtteranceProperties() {
   return {
       Row("speaker", "Speaker", kPlaying, kUtterance, &Settings::speaker,
@@ -421,7 +421,7 @@ std::vector<Property> LimitProperties() {
   };
 }
 
-// When sound leaves the element.
+// Returns the properties of the time at which sound leaves the element.
 std::vector<Property> PacingProperties() {
   return {
       Row("is-live", "Is Live", kReady, kPacing, &Pacing::is_live,

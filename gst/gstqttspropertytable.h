@@ -12,7 +12,7 @@
 
 namespace gstqtts {
 
-// When a property may change.
+// Time at which a property may change.
 enum class Change {
   kReady,     // in NULL and READY
   kPlaying,   // in any state
@@ -45,13 +45,13 @@ struct Property {
   std::function<void(const Properties&, GValue*)> get;
 };
 
-// All properties, in the order of their GObject numbers, which begin with 1. Thread-safe.
+// Returns all properties, in the order of their GObject numbers, which begin with 1. Thread-safe.
 const std::vector<Property>& PropertyTable();
 
 // Returns null if there is no such property.
 const Property* FindProperty(std::string_view name);
 
-// Enum types of the properties.
+// Returns the enum types of the properties.
 const std::vector<GType>& PropertyEnums();
 
 }  // namespace gstqtts

@@ -16,8 +16,8 @@ namespace gstqtts {
 // Const members may be called concurrently.
 class RecordingFile {
  public:
-  // `location`: a path or a file:// URI. Others are refused: what a network gives can change between two utterances,
-  // and a pipe may give nothing for ever.
+  // Opens a file. `location`: a path or a file:// URI. Others are refused: what a network gives can change between two
+  // utterances, and a pipe may give nothing for ever.
   //
   // Errors: kInvalidArgument for another URI, kNotFound, kUnreadable.
   static qtts::Result<RecordingFile> Open(const std::string& location);
@@ -26,12 +26,12 @@ class RecordingFile {
   RecordingFile& operator=(RecordingFile&& other) noexcept;
   ~RecordingFile();
 
-  // Size in bytes when it was opened.
+  // Returns the size in bytes when it was opened.
   uint64_t size() const { return size_; }
 
-  // Up to `size` bytes from `offset` on; fewer at the end of the file.
+  // Returns up to `size` bytes from `offset` on; fewer at the end of the file.
   std::string Read(uint64_t offset, size_t size) const;
-  // The same into `data`. Returns the number of bytes.
+  // Reads the same into `data`. Returns the number of bytes.
   size_t Read(uint64_t offset, void* data, size_t size) const;
 
  private:
@@ -50,10 +50,10 @@ struct HiddenBytes {
 // Replaces the hidden bytes in `data`, which holds `size` bytes of the file from `offset` on.
 void HideBytes(const std::vector<HiddenBytes>& hidden, uint64_t offset, uint8_t* data, size_t size);
 
-// `size` bytes at `offset` as a big-endian number; 0 where there are fewer.
+// Returns `size` bytes at `offset` as a big-endian number; 0 where there are fewer.
 uint64_t BigEndianNumber(std::string_view bytes, size_t offset, size_t size);
 
-// Position behind all ID3v2 tags at the beginning of the file.
+// Returns the position behind all ID3v2 tags at the beginning of the file.
 uint64_t SkipId3Tags(const RecordingFile& file);
 
 }  // namespace gstqtts

@@ -72,7 +72,7 @@ qtts::Status Append(GstSample* sample, qtts::Recording* recording) {
   return qtts::Status::Ok();
 }
 
-// The outcome that the messages so far stand for; none while the decoding goes on.
+// Returns the outcome that the messages so far stand for; none while the decoding goes on.
 std::optional<qtts::Status> TakeMessages(const Decoding& decoding, Container container) {
   constexpr auto kTypes =
       static_cast<GstMessageType>(GST_MESSAGE_ERROR | GST_MESSAGE_EOS | GST_MESSAGE_ELEMENT | GST_MESSAGE_REDIRECT);

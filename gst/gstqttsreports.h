@@ -29,7 +29,7 @@ namespace gstqtts {
 class Reports {
  public:
   using Reporter = std::function<void(const Report&)>;
-  // Keeps the Reports alive while the pool reports.
+  // Owner that keeps the Reports alive while the pool reports.
   using Keeper = std::function<std::shared_ptr<void>()>;
 
   // `on_told` is called after a thread has delivered its reports.
@@ -42,7 +42,7 @@ class Reports {
   void Deliver() QTTS_EXCLUDES(monitor_held, mutex_);
   // Delivers the reports so far. Returns false if another thread is reporting; `on_told` is called when it ends.
   bool DeliverSoFar() QTTS_EXCLUDES(monitor_held, mutex_);
-  // True if all reports have been delivered, and no thread is reporting.
+  // Returns true if all reports have been delivered, and no thread is reporting.
   bool AllDelivered() const QTTS_REQUIRES(monitor_held) QTTS_EXCLUDES(mutex_);
 
  private:

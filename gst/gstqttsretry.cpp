@@ -15,7 +15,7 @@ bool Failed(const SpeechEnd& end) {
          end.reason == qtts::EndReason::kCancelled;
 }
 
-// A lower rank is better speech.
+// Returns the rank of speech: a lower rank is better speech.
 std::tuple<bool, bool, size_t, double> Rank(const SpeechEnd& end) {
   return {Failed(end), end.reason == qtts::EndReason::kRunaway || end.report.end_missed,
           end.report.skipped.size() + end.report.repeated.size(), -end.report.coverage()};
@@ -23,14 +23,14 @@ std::tuple<bool, bool, size_t, double> Rank(const SpeechEnd& end) {
 
 }  // namespace
 
-// The finalizer of SplitMix64.
+// Returns the finalizer of SplitMix64.
 uint64_t MixBits(uint64_t number) {
   number = (number ^ (number >> 30U)) * 0xBF58476D1CE4E5B9U;
   number = (number ^ (number >> 27U)) * 0x94D049BB133111EBU;
   return number ^ (number >> 31U);
 }
 
-// Below 2^53, as every seed that is told.
+// Returns a seed below 2^53, as every seed that is told.
 uint64_t SeedOfAttempt(uint64_t seed, int attempt) {
   return attempt == 0 ? seed : MixBits(seed + static_cast<uint64_t>(attempt)) >> 11U;
 }

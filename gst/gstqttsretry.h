@@ -21,10 +21,10 @@ namespace gstqtts {
 // Mixes the bits of `number`.
 uint64_t MixBits(uint64_t number);
 
-// The seed of the `attempt`-th repetition of an utterance whose first seed is `seed`; attempt 0: `seed` itself.
+// Returns the seed of the `attempt`-th repetition of an utterance whose first seed is `seed`; attempt 0: `seed` itself.
 uint64_t SeedOfAttempt(uint64_t seed, int attempt);
 
-// How the stream of an utterance has ended.
+// End of the stream of an utterance.
 struct SpeechEnd {
   qtts::EndReason reason = qtts::EndReason::kError;
   qtts::Status status;
@@ -33,8 +33,8 @@ struct SpeechEnd {
 };
 SpeechEnd EndOf(const qtts::Stream& stream);
 
-// True if the speech has a fault that another seed may mend: the model missed the end of its text, skipped or repeated
-// words, or stopped early.
+// Returns true if the speech has a fault that another seed may mend: the model missed the end of its text, skipped or
+// repeated words, or stopped early.
 bool IsFaulty(const SpeechEnd& end);
 
 // All that a stream has made, to its end.
@@ -52,15 +52,15 @@ class Retries {
   Retries() = default;
   explicit Retries(int allowed) : allowed_(allowed) {}
 
-  // True if the utterance is to be kept until its end.
+  // Returns true if the utterance is to be kept until its end.
   bool on() const { return allowed_ > 0; }
-  // Number of repetitions so far.
+  // Returns the number of repetitions so far.
   int made() const { return made_; }
 
   // Judges the attempt that has ended. True: make one more, with SeedOfAttempt(seed, made()). Otherwise `attempt` is
   // the best one of all, of equal ones the first.
   bool Judge(Attempt* attempt);
-  // Number of bytes of the frames of the best attempt so far.
+  // Returns the number of bytes of the frames of the best attempt so far.
   size_t held_bytes() const;
 
  private:

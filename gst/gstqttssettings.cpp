@@ -13,7 +13,7 @@
 namespace gstqtts {
 namespace {
 
-// Index in kSamplingNumbers.
+// Returns the index in kSamplingNumbers.
 constexpr size_t IndexOfSampling(std::string_view name) {
   size_t index = 0;
   while (name != qtts::kSamplingNumbers[index].name) ++index;

@@ -54,7 +54,7 @@ struct Settings {
   uint64_t max_duration = 0;     // nanoseconds; 0: the model's own cap
   uint64_t max_wait = kForever;  // nanoseconds; 0: it does not wait
   bool real_time = true;         // Request::real_time
-  // How often a faulty utterance none of whose sound has left the element is made again.
+  // Number of times that a faulty utterance none of whose sound has left the element is made again.
   int retry = kAutoRetry;
 
   double target_loudness = kAnyLoudness;  // LUFS
@@ -101,8 +101,8 @@ enum class IdleMode { kAuto, kEos, kWait, kSilence };
 // Meaning of timestamps of text.
 enum class TextTiming { kIgnore, kStart, kShift, kClip, kCompress };
 
-// Whether the silence at the beginning of utterances is cut. The values of false and true are those of a boolean, which
-// applications may set.
+// Choice whether the silence at the beginning of utterances is cut. The values of false and true are those of a
+// boolean, which applications may set.
 enum class TrimSilence {
   kNever = 0,
   kAlways = 1,
@@ -130,13 +130,13 @@ struct Pacing {
   double max_compression = 1.5;  // of TextTiming::kCompress
   uint64_t max_silence = 0;      // within an utterance; 0: unlimited
 
-  // Output during times without text; never kAuto.
+  // Returns the output during times without text; never kAuto.
   IdleMode idle() const {
     if (idle_mode != IdleMode::kAuto) return idle_mode;
     return is_live ? IdleMode::kSilence : IdleMode::kEos;
   }
 
-  // Silence before an utterance, by what ended before it.
+  // Returns the silence before an utterance, by what ended before it.
   uint64_t GapAfter(qtts::SentenceGap before) const {
     switch (before) {
       case qtts::SentenceGap::kSentence:
@@ -148,7 +148,7 @@ struct Pacing {
     }
     return utterance_gap;
   }
-  // True if leading silence is cut from an utterance whose text does (not) grow.
+  // Returns true if leading silence is cut from an utterance whose text does (not) grow.
   bool trims(bool growing) const {
     if (trim_leading_silence == TrimSilence::kAuto) return growing;
     return trim_leading_silence == TrimSilence::kAlways;
@@ -166,19 +166,19 @@ struct Properties {
   std::shared_ptr<const void> speaker_map;  // a GstStructure; null: unset
 };
 
-// BCP-47 tag of the requested language; empty if the text decides, since its language is unknown.
+// Returns the BCP-47 tag of the requested language; empty if the text decides, since its language is unknown.
 std::string LanguageTag(const Settings& settings);
 
 // Checks settings without a model: kInvalidArgument for a voice that is specified twice or incompletely.
 qtts::Status CheckSettings(const Settings& settings);
-// Also checks against the model, known from READY on: unknown speaker or language, a kind of voice that it does not
-// support. The engine checks the rest: the voice's files and the text.
+// Checks the settings also against the model, known from READY on: unknown speaker or language, a kind of voice that it
+// does not support. The engine checks the rest: the voice's files and the text.
 qtts::Status CheckSettings(const Settings& settings, const qtts::ModelInfo& model);
 
 // Returns the preset voice that speaks where none is set; empty if the model has none.
 std::string DefaultSpeaker(const qtts::ModelInfo& model);
 
-// The engine's request for `text`: the settings over the defaults of the model. `random_seed` is
+// Returns the engine's request for `text`: the settings over the defaults of the model. `random_seed` is
 // taken where the settings name no seed. Values out of range are passed on: the engine refuses them.
 qtts::Request MakeRequest(const Settings& settings, const qtts::ModelInfo& model, std::string text,
                           uint64_t random_seed);

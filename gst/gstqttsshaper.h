@@ -14,7 +14,7 @@
 
 namespace gstqtts {
 
-// Samples [begin, end) of the sound of an utterance, as the engine made it, are heard in `samples` samples.
+// Span of sound: samples [begin, end) of an utterance, as the engine made it, are heard in `samples` samples.
 struct SoundSpan {
   double begin = 0;
   double end = 0;
@@ -44,27 +44,27 @@ class SoundShaper {
 
   SoundShaper(int sample_rate, const Options& options);
 
-  // True if Put() and Finish() take more time than a copy.
+  // Returns true if Put() and Finish() take more time than a copy.
   bool changes_sound() const { return limiter_.has_value() || tempo_.has_value() || fitting_; }
-  // Number of samples of silence that were cut in front.
+  // Returns the number of samples of silence that were cut in front.
   uint64_t trimmed() const { return trimmed_; }
 
   // Sets the rate of sound that is put from now on.
   void SetRate(double rate);
   // Adds the next samples that the engine has made.
   void Put(std::vector<float> pcm);
-  // All was put.
+  // Ends the sound: all of it was put.
   void Finish();
   bool finished() const { return finished_; }
   // Makes the speech, all of which was put, last at most `slot` samples: leaves out silence at its end, and speaks
   // up to `max_compression` times as fast.
   void Fit(uint64_t slot, double max_compression);
 
-  // True if Take() has sound.
+  // Returns true if Take() has sound.
   bool ready() const { return !ready_.empty(); }
   // Takes the next sound; ready() must be true.
   ShapedSound Take();
-  // Spans of all sound that is ready.
+  // Returns the spans of all sound that is ready.
   std::vector<SoundSpan> ReadySpans() const;
 
  private:

@@ -175,7 +175,7 @@ void Speech::Fail() {
   reports_.Deliver();
 }
 
-// With the mutex held. The caller lets go of the speech without it.
+// Drops all, with the mutex held. The caller lets go of the speech without it.
 Speech::Dropped Speech::DropAll(bool with_events) {
   Dropped dropped;
   dropped.current = player_.Interrupt();
@@ -186,7 +186,8 @@ Speech::Dropped Speech::DropAll(bool with_events) {
   return dropped;
 }
 
-// Without the mutex. The streaming thread may hold the stream too, so that letting go would not end it at once.
+// Cancels it without the mutex. The streaming thread may hold the stream too, so that letting go would not end it at
+// once.
 void Speech::CancelCurrent(const Dropped& dropped) {
   if (dropped.current != nullptr) dropped.current->Cancel();
 }

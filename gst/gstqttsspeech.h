@@ -83,7 +83,7 @@ class Speech {
 
   Stats stats() const;
 
-  // Number of tokens of a text. Without an engine, and for a text too long for every model: an error.
+  // Returns the number of tokens of a text. Without an engine, and for a text too long for every model: an error.
   qtts::Result<size_t> CountTokens(std::string_view text) const;
 
  private:

@@ -41,7 +41,7 @@ void SpokenUtterance::Append(Utterance more_of_it) {
   Append(more_of_it.text);
 }
 
-// The number under which reports tell of it.
+// Returns the number under which reports tell of it.
 uint64_t SpokenUtterance::id() const { return utterance.document != nullptr ? utterance.document->id() : utterance.id; }
 
 // Returns the run of the source of the characters [first, last) of the text.
@@ -79,7 +79,7 @@ size_t SpokenUtterance::frames_wanted() const {
   return ahead == TextAhead::kWords ? kFramesAhead + kPatienceFrames : kFramesAhead;
 }
 
-// Text that grows is not waited for.
+// Returns true if the next frame may be handed out. Text that grows is not waited for.
 bool SpokenUtterance::MayHandOut() const {
   if (end || growing || made.size() >= frames_wanted()) return true;
   if (fit || ahead == TextAhead::kSentences) return false;
@@ -114,7 +114,7 @@ void SpokenUtterance::ScanFrames() {
   }
 }
 
-// `word` begins in sound that has left the element.
+// Tells `word`, which begins in sound that has left the element.
 void SpokenUtterance::Tell(const TimedWord& word, bool estimated, std::vector<Report>* reports, Told* told) {
   const Moment begin = places.At(word.start);
   const Moment stop = places.Expected(word.stop());
@@ -147,7 +147,7 @@ void SpokenUtterance::TellTextPads(Told* told) {
   told->over = end.has_value() && known;
 }
 
-// The same for words that are not measured, once the length of the speech is known.
+// Does the same for words that are not measured, once the length of the speech is known.
 void SpokenUtterance::SpreadWords(Told* told) {
   told->words.clear();
   told->over = true;
@@ -170,7 +170,7 @@ void SpokenUtterance::TellMeasured(nanoseconds sounded, std::vector<Report>* rep
   }
 }
 
-// Words that begin before `seconds` by the estimate, told as if they began at `at`.
+// Tells words that begin before `seconds` by the estimate, as if they began at `at`.
 void SpokenUtterance::TellEstimated(double seconds, nanoseconds at, std::vector<Report>* reports, Told* told) {
   for (const TextPosition::Word& word : position.Advance(seconds)) {
     if (word.offset < track.told()) continue;
@@ -275,7 +275,7 @@ std::vector<Report> SpokenUtterance::Finish(qtts::EndReason reason, Told* told) 
   return reports;
 }
 
-// Number of characters of the utterance's text that have left the element.
+// Returns the number of characters of the utterance's text that have left the element.
 size_t SpokenUtterance::SpokenCharacters(bool* estimated) {
   const nanoseconds sounded = places.end();
   *estimated = !measured || (track.empty() && !end && sounded > track.last().stop());

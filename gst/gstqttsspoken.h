@@ -88,27 +88,29 @@ struct SpokenUtterance {
   bool growing = false;                    // the text of the stream has not ended
   bool awaited_text = false;               // since the last frame
 
-  // The utterance that is to be spoken.
+  // Begins the utterance that is to be spoken.
   void Begin(Utterance next);
-  // More text, for the stream to be given by the streaming thread.
+  // Appends text, for the stream to be given by the streaming thread.
   void Append(std::string_view text);
-  // The same of a document.
+  // Appends more of a document.
   void Append(Utterance more_of_it);
-  // Number of frames in `made` from which on no more are read.
+  // Returns the number of frames in `made` from which on no more are read.
   size_t frames_wanted() const;
-  // True if the first frame of `made` may be handed out.
+  // Returns true if the first frame of `made` may be handed out.
   bool MayHandOut() const;
   // Returns the rate of the sound that is shaped next, where `usual` is that of speech without a rate of its own.
   double RateOf(double usual);
   // Adds the words of `made` and of the end to the track.
   void ScanFrames();
-  // Sound leaves the element, to be heard at `moment`. Returns the reports for it, and the words told in `told`.
+  // Commits sound that leaves the element, to be heard at `moment`. Returns the reports for it, and the words told in
+  // `told`.
   std::vector<Report> Commit(const ShapedSound& sound, const Moment& moment, Told* told);
-  // The reports for its end, now. If it was spoken to its end, words that were not told yet begin with its last frame.
+  // Ends it now. Returns the reports for its end. If it was spoken to its end, words that were not told yet begin with
+  // its last frame.
   std::vector<Report> Finish(qtts::EndReason reason, Told* told);
-  // Length of its sound so far, as the engine made it.
+  // Returns the length of its sound so far, as the engine made it.
   double seconds() const { return source_samples / sample_rate; }
-  // Nanoseconds for which its sound so far is heard.
+  // Returns the nanoseconds for which its sound so far is heard.
   uint64_t heard() const { return sample_rate > 0 ? SampleTime(samples, sample_rate) : 0; }
 
  private:
@@ -132,7 +134,7 @@ struct SpokenUtterance {
   size_t SpokenCharacters(bool* estimated);
 };
 
-// kFinished for an utterance that made no sound; nothing for a part of a document that has others.
+// Returns kFinished for an utterance that made no sound; nothing for a part of a document that has others.
 std::optional<Report> FinishedUnspoken(const Utterance& utterance);
 
 }  // namespace gstqtts

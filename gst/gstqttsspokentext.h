@@ -23,18 +23,18 @@ class SpokenText {
  public:
   explicit SpokenText(std::optional<SpokenUtterance>& spoken) : spoken_(spoken) {}
 
-  // True while an utterance is being spoken.
+  // Returns true while an utterance is being spoken.
   bool exists() const QTTS_REQUIRES(monitor_held) { return spoken_.has_value(); }
-  // True if it is the utterance with this id, which is not 0.
+  // Returns true if it is the utterance with this id, which is not 0.
   bool Is(uint64_t id) const QTTS_REQUIRES(monitor_held) { return spoken_ && id != 0 && spoken_->utterance.id == id; }
-  // True if more text of it may come.
+  // Returns true if more text of it may come.
   bool grows() const QTTS_REQUIRES(monitor_held) { return spoken_ && spoken_->utterance.more_text; }
 
-  // The rest requires that it exists.
+  // Functions that require that it exists:
   std::string_view text() const QTTS_REQUIRES(monitor_held) { return spoken_->utterance.text; }
   void Append(std::string_view text) QTTS_REQUIRES(monitor_held) { spoken_->Append(text); }
   void Append(Utterance more_of_it) QTTS_REQUIRES(monitor_held) { spoken_->Append(std::move(more_of_it)); }
-  // The metas of its text, for its next frame.
+  // Returns the metas of its text, for its next frame.
   std::vector<std::shared_ptr<void>>* metas() QTTS_REQUIRES(monitor_held) { return &spoken_->utterance.metas; }
   // Ends its text.
   void End() QTTS_REQUIRES(monitor_held) { spoken_->utterance.more_text = false; }

@@ -507,7 +507,7 @@ static gboolean gst_qtts_src_send_event(GstElement* element, GstEvent* event) {
   return GST_QTTS_SRC(element)->priv->control.SendEvent(event);
 }
 
-// Events sent upstream through the src pad.
+// Handles events sent upstream through the src pad.
 static gboolean gst_qtts_src_event(GstBaseSrc* src, GstEvent* event) {
   gboolean result = FALSE;
   if (GST_QTTS_SRC(src)->priv->control.TakeUpstreamEvent(event, &result)) return result;

@@ -72,18 +72,19 @@ class UtteranceStarter {
 
   VoiceStore& voices() { return voices_; }
 
-  // `ahead`: the speech of the utterance that was made ahead, if any. `position` is that of an empty text.
+  // Asks the engine for an utterance. `ahead`: the speech of the utterance that was made ahead, if any. `position` is
+  // that of an empty text.
   Asked Ask(qtts::Engine* engine, const Utterance& utterance, VoiceStore::Voice voice,
             const std::shared_ptr<AheadSpeech>& ahead, TextPosition position);
-  // The request for an utterance, without its voice and with its text as it is written. The random seed depends on the
-  // utterance alone, not on those before it, so it does not matter when or how often it is asked for.
+  // Returns the request for an utterance, without its voice and with its text as it is written. The random seed depends
+  // on the utterance alone, not on those before it, so it does not matter when or how often it is asked for.
   qtts::Request NewRequest(const Utterance& utterance, const qtts::ModelInfo& model, int attempt) const;
-  // How often an utterance may be made again: only if all of it is made before any of it leaves the element, and if a
-  // fault would be seen.
+  // Returns how often an utterance may be made again: only if all of it is made before any of it leaves the element,
+  // and if a fault would be seen.
   Retries NewRetries(const Utterance& utterance, const qtts::ModelInfo& model) const;
-  // The warning if the language that is set does not fit the text: once for a text of the sink pad.
+  // Returns the warning if the language that is set does not fit the text: once for a text of the sink pad.
   std::string LanguageWarningOf(const Utterance& utterance, const qtts::ModelInfo& model);
-  // Those of `warnings` that are new in this run.
+  // Returns those of `warnings` that are new in this run.
   std::vector<std::string> NewWarnings(std::vector<std::string> warnings);
 
  private:

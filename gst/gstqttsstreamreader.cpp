@@ -68,7 +68,7 @@ bool StreamReader::Read() {
   return !end || TakeEnd(*std::move(end), &stream);
 }
 
-// The current stream has ended. Returns false if its utterance is asked for once more; `old` is then released.
+// Takes the end of the current stream. Returns false if its utterance is asked for once more; `old` is then released.
 bool StreamReader::TakeEnd(SpeechEnd end, std::shared_ptr<qtts::Stream>* old) {
   const bool found_no_slot = end.reason == qtts::EndReason::kBusy && std::exchange(spoken_->asked_ahead, false);
   if (found_no_slot && Repeat(&end, old)) return false;

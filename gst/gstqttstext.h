@@ -33,7 +33,7 @@ class Utf8Joiner {
   // Returns the text completed by this chunk. `repaired`, if given, receives the number of replaced sequences.
   std::string Push(std::string_view chunk, int* repaired = nullptr);
 
-  // True if the text so far ends inside a character.
+  // Returns true if the text so far ends inside a character.
   bool in_mid_character() const { return !pending_.empty(); }
 
  private:
@@ -41,13 +41,13 @@ class Utf8Joiner {
   bool at_start_ = true;
 };
 
-// `text` as a Utf8Joiner makes it, with U+FFFD for a character that the end cuts.
+// Returns `text` as a Utf8Joiner makes it, with U+FFFD for a character that the end cuts.
 std::string RepairUtf8(std::string_view text);
 
-// Unicode code points in well-formed UTF-8.
+// Counts the Unicode code points in well-formed UTF-8.
 inline size_t CountCharacters(std::string_view text) { return qtts::CountUtf8(text); }
 
-// The characters [begin, end) of well-formed UTF-8.
+// Returns the characters [begin, end) of well-formed UTF-8.
 inline std::string_view CharacterRange(std::string_view text, size_t begin, size_t end) {
   const std::string_view rest = text.substr(qtts::Utf8Head(text, begin).size());
   return qtts::Utf8Head(rest, end - begin);
@@ -91,7 +91,7 @@ struct Utterance {
   bool after_break = false;                         // no gap before it
   std::shared_ptr<Document> document = {};          // whole document, if reports tell of it as one
 
-  // The text as it was written, whose positions are reported.
+  // Returns the text as it was written, whose positions are reported.
   const std::string& source() const {
     if (!written.empty()) return written;
     return sentence != nullptr ? sentence->source : text;
@@ -105,19 +105,19 @@ class TextQueue {
   static constexpr size_t kDefaultMaxCharacters = size_t{64} * 1024;
 
   void SetMaxCharacters(size_t characters) { max_characters_ = characters; }
-  // At least kMaxUtterances.
+  // Sets the maximum number of utterances, at least kMaxUtterances.
   void SetMaxUtterances(size_t utterances) { max_utterances_ = std::max(utterances, kMaxUtterances); }
-  // True if `text` may be pushed. An empty queue accepts a text of any length.
+  // Returns true if `text` may be pushed. An empty queue accepts a text of any length.
   bool HasRoom(std::string_view text) const;
   void Push(Utterance utterance);
-  // The newest one with this id; null if it is not here. Its text grows by Grow() alone.
+  // Returns the newest one with this id; null if it is not here. Its text grows by Grow() alone.
   Utterance* Find(uint64_t id);
-  // The oldest one with a larger id; null if there is none.
+  // Returns the oldest one with a larger id; null if there is none.
   const Utterance* FindAfter(uint64_t id) const;
   void Grow(Utterance* utterance, std::string_view text);
-  // The same of a document.
+  // Appends more of a document.
   void Grow(Utterance* utterance, Utterance more_of_it);
-  // The oldest. The queue must not be empty.
+  // Returns the oldest. The queue must not be empty.
   const Utterance& front() const { return utterances_.front(); }
   // Takes the oldest. The queue must not be empty.
   Utterance Pop();

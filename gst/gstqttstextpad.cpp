@@ -26,7 +26,7 @@ GstBuffer* NewTextBuffer(const TimedText& text) {
 
 bool IsGap(GstMiniObject* item) { return GST_IS_EVENT(item) && GST_EVENT_TYPE(item) == GST_EVENT_GAP; }
 
-// A sticky event that begins or describes the stream. It is never dropped.
+// Returns true for a sticky event that begins or describes the stream. It is never dropped.
 bool IsSticky(GstMiniObject* item) {
   return GST_IS_EVENT(item) && (gst_event_type_get_flags(GST_EVENT_TYPE(item)) & GST_EVENT_TYPE_STICKY) != 0;
 }
@@ -90,7 +90,7 @@ void TextStream::SetRunning(bool running) {
   changed_.NotifyAll();
 }
 
-// The text is a stream of its own in the group of the sound.
+// Queues the start. The text is a stream of its own in the group of the sound.
 void TextStream::QueueStart(GstEvent* stream_start) {
   const gchar* sound = nullptr;
   gst_event_parse_stream_start(stream_start, &sound);
@@ -175,7 +175,7 @@ void TextStream::QueueTexts(const std::vector<TimedText>& texts) {
   }
 }
 
-// There is no text before `until` but what was queued. One that waits already becomes longer.
+// Queues a gap: there is no text before `until` but what was queued. One that waits already becomes longer.
 void TextStream::QueueGap(GstClockTime until) {
   if (until <= covered_) return;
   GstClockTime start = covered_;

@@ -16,7 +16,7 @@ namespace {
 
 using PadRef = std::unique_ptr<GstPad, void (*)(gpointer)>;
 
-// True if gst_element_add_pad() wants an active pad.
+// Returns true if gst_element_add_pad() wants an active pad.
 bool NeedsActivePad(GstElement* element) {
   GST_OBJECT_LOCK(element);
   const bool needs = GST_STATE(element) > GST_STATE_READY || GST_STATE_NEXT(element) == GST_STATE_PAUSED;

@@ -23,22 +23,22 @@ class TextPads {
   TextPads(const TextPads&) = delete;
   TextPads& operator=(const TextPads&) = delete;
 
-  // GstElementClass::request_new_pad and ::release_pad, in any state. `name` may be null.
+  // Implements GstElementClass::request_new_pad and ::release_pad, in any state. `name` may be null.
   GstPad* RequestPad(GstPadTemplate* templ, const gchar* name) QTTS_EXCLUDES(mutex_);
   void ReleasePad(GstPad* pad) QTTS_EXCLUDES(mutex_);
 
-  // GstChildProxy: the pads, for those who set properties by name ("text_0::granularity" of gst-launch-1.0).
+  // Implements GstChildProxy: the pads, for those who set properties by name ("text_0::granularity" of gst-launch-1.0).
   GObject* RefChild(guint index) const QTTS_EXCLUDES(mutex_);
   guint children() const QTTS_EXCLUDES(mutex_);
 
-  // A run of the element begins or ends.
+  // Tells that a run of the element begins or ends.
   void SetRunning(bool running) QTTS_EXCLUDES(mutex_);
-  // How far words have to be known where the sound is not live.
+  // Returns how far ahead words have to be known where the sound is not live.
   TextAhead WantedAhead() const QTTS_EXCLUDES(mutex_);
 
-  // An event passes the src pad.
+  // Takes an event that passes the src pad.
   void TakeEvent(GstEvent* event) QTTS_EXCLUDES(mutex_);
-  // Words were told; until `known`, a timestamp of the sound, all are.
+  // Takes words that were told; until `known`, a timestamp of the sound, all are.
   void TakeWords(const Told& told, GstClockTime known) QTTS_EXCLUDES(mutex_);
 
  private:

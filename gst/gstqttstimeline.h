@@ -6,10 +6,10 @@
 
 namespace gstqtts {
 
-// Start of sample `sample` in nanoseconds, rounded down. Exact for any 64-bit time.
+// Returns the start of sample `sample` in nanoseconds, rounded down. Exact for any 64-bit time.
 uint64_t SampleTime(uint64_t sample, int rate);
 
-// Whole samples that fit into `duration` nanoseconds.
+// Returns the whole samples that fit into `duration` nanoseconds.
 uint64_t SamplesWithin(uint64_t duration, int rate);
 
 // Position of a buffer in the stream: times in nanoseconds, offsets in samples.
@@ -34,13 +34,13 @@ class Timeline {
 
   Stamp Speech(uint64_t samples);
   Stamp Silence(uint64_t samples);
-  // Start of the next buffer, in nanoseconds.
+  // Returns the start of the next buffer, in nanoseconds.
   uint64_t time() const { return anchor_time_ + SampleTime(position_ - anchor_position_, rate_); }
-  // True if the next buffer is a discontinuity.
+  // Returns true if the next buffer is a discontinuity.
   bool broken() const { return discont_; }
 
-  // Samples of silence that are missing before an utterance which wants `gap` nanoseconds between itself and
-  // the speech before it, or `leading` when it is the first since the last discontinuity.
+  // Returns the samples of silence that are missing before an utterance which wants `gap` nanoseconds between itself
+  // and the speech before it, or `leading` when it is the first since the last discontinuity.
   uint64_t MissingSilence(uint64_t leading, uint64_t gap) const;
 
   // Starts again at 0; the next buffer is a discontinuity.

@@ -35,7 +35,7 @@ std::string FirstWordOf(const std::string& instruct) {
   return text;
 }
 
-// The inputs of a voice.
+// Returns the inputs of a voice.
 std::string KeyOf(const qtts::Engine& engine, const Settings& settings) {
   const std::string& file = settings.voice_file.empty() ? settings.reference_audio : settings.voice_file;
   std::error_code error;

@@ -13,7 +13,7 @@ using std::chrono::nanoseconds;
 
 namespace {
 
-// Time of a place in the sound, in samples.
+// Returns the time of a place in the sound, in samples.
 uint64_t TimeOf(double sample, int rate) {
   const double whole = std::floor(sample);
   const auto rest = static_cast<uint64_t>(std::llround((sample - whole) * 1e9 / rate));
@@ -22,7 +22,7 @@ uint64_t TimeOf(double sample, int rate) {
 
 }  // namespace
 
-// Time for which the span's sound up to `time` is heard.
+// Returns the time for which the span's sound up to `time` is heard.
 uint64_t SoundPlaces::Span::Into(uint64_t time) const {
   const uint64_t into = std::min(time, end) - begin;
   if (length == end - begin) return into;
@@ -74,7 +74,7 @@ void SoundPlaces::Plan(const std::vector<SoundSpan>& spans, int rate) {
   }
 }
 
-// The last of the spans that begins at `time` or before; the first one if none does.
+// Returns the last of the spans that begins at `time` or before; the first one if none does.
 const SoundPlaces::Span& SoundPlaces::Find(const std::vector<Span>& spans, uint64_t time) {
   const auto after =
       std::upper_bound(spans.begin(), spans.end(), time, [](uint64_t t, const Span& span) { return t < span.begin; });

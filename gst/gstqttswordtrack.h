@@ -19,24 +19,24 @@ struct Moment {
   uint64_t time = 0;  // a buffer's timestamp, in the segment of the sound
 };
 
-// Where the sound of an utterance has left the element: maps a time within the utterance's sound, as the engine made
-// it, to the moment at which it is heard. The beginning and silences may have been cut out, the rate may have been
+// Map of where the sound of an utterance has left the element: maps a time within the utterance's sound, as the engine
+// made it, to the moment at which it is heard. The beginning and silences may have been cut out, the rate may have been
 // changed, and in live streams late frames leave gaps.
 //
 // Owned by one utterance. Not thread-safe.
 class SoundPlaces {
  public:
-  // Sound that leaves: `spans` are heard from `moment` on, `samples` of them.
+  // Adds sound that leaves: `spans` are heard from `moment` on, `samples` of them.
   void Add(const std::vector<SoundSpan>& spans, size_t samples, int rate, const Moment& moment);
-  // The spans of the whole utterance, if they are known before any of it leaves.
+  // Sets the spans of the whole utterance, if they are known before any of it leaves.
   void Plan(const std::vector<SoundSpan>& spans, int rate);
   bool planned() const { return !plan_.empty(); }
 
-  // A time that was cut off at the beginning is that of the first sample; a time beyond the last sample, its end; a
-  // time that was cut out, the end of the sound before it.
+  // Returns the moment at which a time is heard. One that was cut off at the beginning is that of the first sample; a
+  // time beyond the last sample, its end; a time that was cut out, the end of the sound before it.
   Moment At(std::chrono::nanoseconds within) const;
-  // The same, but sound beyond the last sample is expected to follow without a gap: as planned, or at the rate of the
-  // last sound.
+  // Returns the same, but sound beyond the last sample is expected to follow without a gap: as planned, or at the rate
+  // of the last sound.
   Moment Expected(std::chrono::nanoseconds within) const;
 
   bool empty() const { return spans_.empty(); }
@@ -78,26 +78,27 @@ struct TimedWord {
 // Owned by one utterance. Not thread-safe.
 class WordTrack {
  public:
-  // `goes_on`: more words are spoken for the same written one. It is then kept until these have come.
+  // Adds a word. `goes_on`: more words are spoken for the same written one. It is then kept until these have come.
   void Add(const TimedWord& word, bool goes_on);
-  // No more words come.
+  // Ends the words: no more come.
   void Finish() { held_ = false; }
-  // Words up to `end`, a position in the text, were told otherwise.
+  // Skips the words up to `end`, a position in the text: they were told otherwise.
   void SkipTo(size_t end);
 
   // Takes the words that begin before `sounded`.
   std::vector<TimedWord> Take(std::chrono::nanoseconds sounded);
 
-  // Everything that was spoken before this time has been taken, as far as the sound up to `sounded` is concerned.
+  // Returns the time before which everything that was spoken has been taken, as far as the sound up to `sounded` is
+  // concerned.
   std::chrono::nanoseconds known_until(std::chrono::nanoseconds sounded) const;
-  // True if no word waits.
+  // Returns true if no word waits.
   bool empty() const { return words_.empty(); }
-  // End of the last word that was taken or skipped, in the text.
+  // Returns the end of the last word that was taken or skipped, in the text.
   size_t told() const { return told_; }
-  // Number of characters spoken when the sound has come to `sounded`: of the last known word that has begun, the share
-  // that was heard.
+  // Returns the number of characters spoken when the sound has come to `sounded`: of the last known word that has
+  // begun, the share that was heard.
   size_t SpokenAt(std::chrono::nanoseconds sounded) const;
-  // The last word that was taken; of no length before the first.
+  // Returns the last word that was taken; of no length before the first.
   const TimedWord& last() const { return last_; }
 
  private:
@@ -107,8 +108,8 @@ class WordTrack {
   bool held_ = false;  // the last word
 };
 
-// How far words are known before the sound leaves the element. A stream of text that comes as far as its sound, or
-// less, can stop a pipeline for ever: a muxer keeps the sound until the video comes, and textoverlay the video until
+// Extent to which words are known before the sound leaves the element. A stream of text that comes as far as its sound,
+// or less, can stop a pipeline for ever: a muxer keeps the sound until the video comes, and textoverlay the video until
 // the text does.
 enum class TextAhead {
   kNone,       // as far as the engine is ahead: live sound does not wait

@@ -13,6 +13,7 @@
 #include <functional>
 #include <iostream>
 #include <memory>
+#include <optional>
 #include <random>
 #include <string>
 #include <string_view>
@@ -40,6 +41,9 @@ constexpr std::string_view kUsage =
     "  --f32            F32 arithmetic, for checking; slow\n"
     "  --int8           weights of 8 bits\n"
     "  --path PATH      graph, persistent or both (default: the one that is used)\n"
+    "  --pace N,AHEAD   of the persistent kernel's weights, in units of 16 KiB: copies in flight on an SM, and how "
+    "far\n"
+    "                   ahead of them they are prefetched into L2, 0: not at all (default: the card's)\n"
     "  --products KIND  own, warpgroup or cublaslt: of 64 rows and more (default: those that are used)\n"
     "  --prompt-rows N  rows of a prompt that go through the talker together, 64 to 512, a multiple of 32 (default "
     "64)\n"
@@ -72,6 +76,7 @@ struct Options {
   bool scores = false;
   std::vector<FramePath> paths = {FramePath::kBest};
   ManyRowsProducts products = CudaOptions().products;
+  std::optional<PaceNumbers> pace;
   CodecPrecision codec_precision = CodecPrecision::kExact;
   int voices = kMaxRows;
   int context = 20;
@@ -175,6 +180,7 @@ Status LanguageModelFigures(const Checkpoint& checkpoint, const Options& options
   model_options.precision = options.f32 ? Precision::kF32 : Precision::kBF16;
   if (options.int8) model_options.weights = WeightForm::kInt8;
   model_options.overlap = options.overlap;
+  model_options.pace = options.pace;
   model_options.path = path;
   model_options.prompt_rows = options.prompt_rows;
   QTTS_ASSIGN_OR_RETURN(const auto model, LanguageModel::Create(checkpoint, model_options, stream.get()));
@@ -332,6 +338,7 @@ Status WholeFigures(const std::shared_ptr<const Checkpoint>& checkpoint, const O
   backend_options.precision = options.f32 ? Precision::kF32 : Precision::kBF16;
   if (options.int8) backend_options.weights = WeightForm::kInt8;
   backend_options.overlap = options.overlap;
+  backend_options.pace = options.pace;
   backend_options.path = options.paths.back();
   backend_options.max_slots = options.voices;
   backend_options.products = options.products;
@@ -596,6 +603,17 @@ int main(int argc, char** argv) {
       if (path == "graph") options.paths = {FramePath::kGraph};
       if (path == "persistent") options.paths = {FramePath::kPersistent};
       if (path == "both") options.paths = {FramePath::kGraph, FramePath::kPersistent};
+    } else if (option == "--pace") {
+      const std::string_view text = argv[++i];
+      const char* const end = text.data() + text.size();
+      PaceNumbers pace;
+      const auto first = std::from_chars(text.data(), end, pace.in_flight);
+      good = first.ec == std::errc() && first.ptr != end && *first.ptr == ',' && pace.in_flight > 0;
+      if (good) {
+        const auto second = std::from_chars(first.ptr + 1, end, pace.ahead);
+        good = second.ec == std::errc() && second.ptr == end && pace.ahead >= 0;
+      }
+      options.pace = pace;
     } else if (option == "--products") {
       const std::string_view products = argv[++i];
       good = products == "own" || products == "warpgroup" || products == "cublaslt";

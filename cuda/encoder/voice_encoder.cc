@@ -7,7 +7,9 @@
 #include <utility>
 
 #include "encoder/codec_encoder.h"
+#include "encoder/kernels.h"
 #include "encoder/speaker_encoder.h"
+#include "runtime/code_load.h"
 #include "runtime/device_memory.h"
 #include "runtime/device_wait.h"
 #include "runtime/scratch.h"
@@ -70,6 +72,18 @@ class CudaVoiceEncoder final : public VoiceEncoder {
 
 std::unique_ptr<VoiceEncoder> CreateVoiceEncoder(std::shared_ptr<const Checkpoint> checkpoint, int device) {
   return std::make_unique<CudaVoiceEncoder>(std::move(checkpoint), device);
+}
+
+Status LoadVoiceEncoderCode() {
+  const CodeLoad loading;
+  for (const cudaError_t error :
+       {encoder::Pack({}, nullptr), encoder::PackCodebook({}, nullptr), encoder::ComputeMels({}, nullptr),
+        encoder::Convolve({}, nullptr), encoder::ComputeStatistics({}, nullptr), encoder::Gate({}, nullptr),
+        encoder::Normalize({}, nullptr), encoder::Rotate({}, nullptr), encoder::Attend({}, nullptr),
+        encoder::Quantize({}, nullptr)}) {
+    QTTS_RETURN_IF_CUDA_ERROR(error, "loading the voice encoder's code");
+  }
+  return Status::Ok();
 }
 
 }  // namespace qtts::cuda

@@ -19,7 +19,11 @@ namespace qtts::cuda {
 // Errors: as Checkpoint::OpenVoiceEncoder(); kResourceExhausted where the device has too little memory, which leaves
 // it as it was; kInvalidArgument for recordings too short or too long for the nets; kDeviceUnavailable once the
 // device is lost.
+//
+// The kernels' code is there before, by LoadVoiceEncoderCode() on the current device: it must not wait for a time when
+// memory is full (runtime/code_load.h).
 std::unique_ptr<VoiceEncoder> CreateVoiceEncoder(std::shared_ptr<const Checkpoint> checkpoint, int device);
+Status LoadVoiceEncoderCode();
 
 }  // namespace qtts::cuda
 

@@ -2,7 +2,9 @@
 #include "runtime/device.h"
 
 #include <algorithm>
+#include <fstream>
 #include <map>
+#include <string>
 
 #include "qtts/mutex.h"
 #include "runtime/code_probe.h"
@@ -32,6 +34,15 @@ double BandwidthOf(int device) {
     return 0;
   }
   return 2.0 * 1000 * kilohertz * bits / 8;
+}
+
+// The host's memory that programs can have, in bytes; 0 if unknown. The kernel's page cache counts, as it gives way.
+size_t AvailableHostBytes() {
+  std::ifstream file("/proc/meminfo");
+  for (std::string name, rest; file >> name && std::getline(file, rest);) {
+    if (name == "MemAvailable:") return std::stoull(rest) << 10;
+  }
+  return 0;
 }
 
 cudaError_t Pretend(DeviceDescription* device) {
@@ -64,6 +75,7 @@ cudaError_t Fill(int number, DeviceDescription* device) {
   device->bandwidth = BandwidthOf(number);
   device->clusters = properties.clusterLaunch != 0;
   device->cooperative = properties.cooperativeLaunch != 0;
+  device->integrated = properties.integrated != 0;
   if (const cudaError_t error = ProbeCode(&device->code); error != cudaSuccess) return error;
   return Pretends() ? Pretend(device) : cudaSuccess;
 }
@@ -86,14 +98,21 @@ cudaError_t DescribeDevice(const DeviceDescription** device) {
 }
 
 cudaError_t MeasureMemory(size_t* free, size_t* total) {
-  const cudaError_t error = cudaMemGetInfo(free, total);
-  if (error != cudaSuccess || !Pretends()) return error;
+  int number = 0;
+  int integrated = 0;
+  cudaError_t error = cudaGetDevice(&number);
+  if (error == cudaSuccess) error = cudaDeviceGetAttribute(&integrated, cudaDevAttrIntegrated, number);
+  if (error == cudaSuccess) error = cudaMemGetInfo(free, total);
+  if (error != cudaSuccess) return error;
+  // CUDA counts what the host's page cache holds, such as the checkpoint, as used.
+  if (integrated != 0) *free = std::max(*free, std::min(AvailableHostBytes(), *total));
+  if (!Pretends()) return cudaSuccess;
   const PretendedCard* const card = FindPretendedCard();
-  if (card == nullptr || card->memory_bytes >= *total) return error;
+  if (card == nullptr || card->memory_bytes >= *total) return cudaSuccess;
   const size_t used = *total - *free;
   *total = card->memory_bytes;
   *free = *total - std::min(used, *total);
-  return error;
+  return cudaSuccess;
 }
 
 void ForgetDevices() {

@@ -23,6 +23,7 @@ struct DeviceDescription {
   double bandwidth = 0;      // of the memory, by its clock and bus, in bytes a second; 0: unknown
   bool clusters = false;     // of thread blocks
   bool cooperative = false;  // cooperative launches
+  bool integrated = false;   // its memory is the host's, as in a Jetson
   // Compute capability that the kernels which run here were compiled for, as 10 * major + minor: of the build's machine
   // code for this card, or of code that the driver compiles.
   int code = 0;
@@ -48,7 +49,8 @@ struct DeviceDescription {
 // QTTS_CUDA_PRETEND names no card.
 cudaError_t DescribeDevice(const DeviceDescription** device);
 
-// Free memory of the current device, and all of it: of a pretended card, if that has less.
+// Free memory of the current device, and all of it: of a pretended card, if that has less. An integrated device has as
+// free what the host's programs could have.
 cudaError_t MeasureMemory(size_t* free, size_t* total);
 
 // Forgets all descriptions, which become invalid. For tests, where a stand-in exchanges the devices.

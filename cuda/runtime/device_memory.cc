@@ -46,6 +46,14 @@ Result<Memory<kPinned>> Memory<kPinned>::AllocateZeroed(size_t bytes) {
 }
 
 template <bool kPinned>
+Result<Memory<kPinned>> Memory<kPinned>::AllocateZeroed(size_t bytes, cudaStream_t stream) requires(!kPinned) {
+  QTTS_ASSIGN_OR_RETURN(Memory memory, Allocate(bytes));
+  if (memory.counted_) return memory;
+  QTTS_RETURN_IF_CUDA_ERROR(cudaMemsetAsync(memory.data_, 0, memory.bytes_, stream), "clearing memory");
+  return memory;
+}
+
+template <bool kPinned>
 void Memory<kPinned>::Free() {
   void* const data = std::exchange(data_, nullptr);
   if (data != nullptr && std::exchange(counted_, false)) {

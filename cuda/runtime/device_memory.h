@@ -42,6 +42,8 @@ class Memory {
   static Result<Memory> Allocate(size_t bytes);
   // Device memory only: all bytes zero once what was enqueued before on any stream has run.
   static Result<Memory> AllocateZeroed(size_t bytes);
+  // Device memory only: zero for work that is enqueued on `stream` from now on. Does not wait for the device.
+  static Result<Memory> AllocateZeroed(size_t bytes, cudaStream_t stream) requires(!kPinned);
 
   void* data() const { return data_; }
   template <typename T>

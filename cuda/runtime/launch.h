@@ -4,6 +4,7 @@
 
 #include <cuda_runtime.h>
 
+#include "runtime/code_load.h"
 #include "runtime/device_numbers.h"
 #include "runtime/memory_count.h"
 #include "runtime/pretended_card.h"
@@ -23,6 +24,7 @@ template <typename... Parameters, typename... Arguments>
 cudaError_t LaunchKernel(void (*kernel)(Parameters...), const dim3& grid, int threads, size_t shared,
                          cudaStream_t stream, const LaunchOptions& options, const Arguments&... arguments) {
   if (CountsMemory()) return cudaSuccess;
+  if (CodeLoad::IsActive()) return CodeLoad::Load(reinterpret_cast<const void*>(kernel));
   if (Pretends()) {
     const cudaError_t error = CheckPretendedLaunch(options.overlap, options.cluster);
     if (error != cudaSuccess) return error;

@@ -20,6 +20,8 @@ constexpr PretendedCard kCards[] = {
     {"a100", "NVIDIA A100-SXM4-40GB", 8, 0, 108, 163 * kKiB, 40 * kMiB, 40 * kGiB, 1555e9, false},
     {"a10g", "NVIDIA A10G", 8, 6, 80, 99 * kKiB, 6 * kMiB, 24 * kGiB, 600e9, false},
     {"rtx3060", "NVIDIA GeForce RTX 3060", 8, 6, 28, 99 * kKiB, 3 * kMiB, 12 * kGiB, 360e9, false},
+    {"rtx3050", "NVIDIA GeForce RTX 3050 6GB", 8, 6, 18, 99 * kKiB, 2 * kMiB, 6 * kGiB, 168e9, false},
+    {"rtx4060", "NVIDIA GeForce RTX 4060", 8, 9, 24, 99 * kKiB, 24 * kMiB, 8 * kGiB, 272e9, false},
     {"rtx4090", "NVIDIA GeForce RTX 4090", 8, 9, 128, 99 * kKiB, 72 * kMiB, 24 * kGiB, 1008e9, false},
     {"rtx5090", "NVIDIA GeForce RTX 5090", 12, 0, 170, 99 * kKiB, 96 * kMiB, 32 * kGiB, 1792e9, true},
     {"l4", "NVIDIA L4", 8, 9, 58, 99 * kKiB, 48 * kMiB, 24 * kGiB, 300e9, false},

@@ -14,7 +14,8 @@ constexpr std::chrono::seconds kLookAgain{1};
 }  // namespace
 
 Status KvPages::Grow() {
-  Result<DeviceMemory> allocated = DeviceMemory::AllocateZeroed(page_bytes_ * static_cast<size_t>(pages_per_block_));
+  Result<DeviceMemory> allocated =
+      DeviceMemory::AllocateZeroed(page_bytes_ * static_cast<size_t>(pages_per_block_), stream_);
   if (!allocated.ok()) {
     unallocated_ = 0;
     look_again_ = std::chrono::steady_clock::now() + kLookAgain;

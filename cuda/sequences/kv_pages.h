@@ -19,7 +19,9 @@ namespace qtts::cuda {
 class KvPages {
  public:
   KvPages() = default;
-  KvPages(size_t page_bytes, int pages_per_block) : page_bytes_(page_bytes), pages_per_block_(pages_per_block) {}
+  // `stream`: all work on pages is enqueued there.
+  KvPages(size_t page_bytes, int pages_per_block, cudaStream_t stream)
+      : page_bytes_(page_bytes), pages_per_block_(pages_per_block), stream_(stream) {}
 
   // Ensures that `pages` pages can be taken without allocating device memory.
   Status Reserve(size_t pages);
@@ -48,6 +50,7 @@ class KvPages {
 
   size_t page_bytes_ = 0;
   int pages_per_block_ = 1;
+  cudaStream_t stream_ = nullptr;
   std::vector<DeviceMemory> blocks_;
   std::vector<void*> free_;
   size_t keep_free_ = 0;

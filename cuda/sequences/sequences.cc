@@ -22,11 +22,11 @@ constexpr std::array<int, 5> kRowsTogether = {kMaxRows, 128, 256, 384, Sequences
 
 }  // namespace
 
-Result<KvPages> Sequences::NewPages(const Network& network) {
+Result<KvPages> Sequences::NewPages(const Network& network, cudaStream_t stream) {
   const TransformerConfig& c = network.talker.config;
   const size_t page_bytes = static_cast<size_t>(kPagePositions) * static_cast<size_t>(c.num_layers) * 2 *
                             static_cast<size_t>(c.kv_width()) * ElementBytes(network.precision);
-  KvPages pages(page_bytes, static_cast<int>(std::clamp<size_t>(kPageBlockBytes / page_bytes, 1, 64)));
+  KvPages pages(page_bytes, static_cast<int>(std::clamp<size_t>(kPageBlockBytes / page_bytes, 1, 64)), stream);
   QTTS_RETURN_IF_ERROR(pages.Reserve(1));
   return pages;
 }

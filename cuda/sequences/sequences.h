@@ -38,7 +38,7 @@ struct PromptProgress {
 class Sequences {
  public:
   // Returns pages for the talker's keys and values; at least one can be taken.
-  static Result<KvPages> NewPages(const Network& network);
+  static Result<KvPages> NewPages(const Network& network, cudaStream_t stream);
   // Network, buffers, path and numbers must outlive it.
   Sequences(const Network* network, FrameBuffers* buffers, const GraphPath* graph, const DeviceNumbers* numbers,
             KvPages pages, UploadRing uploads, int max_slots, size_t parking_bytes, cudaStream_t stream);

@@ -100,7 +100,8 @@ float Coverage::VisibilityOf(const TokenWord& word) const {
   return visible;
 }
 
-// Words before `window_begin` have had their last frame. They stay for a while, to be marked as repeated.
+// Decides words: those before `window_begin` have had their last frame. They stay for a while, to be marked as
+// repeated.
 void Coverage::DecideWords(int32_t window_begin) {
   constexpr int32_t kKept = 64;  // tokens
   size_t i = 0;

@@ -50,26 +50,26 @@ class Coverage {
 
   // Adds a word of the text, in order.
   void AddWord(const TokenWord& word);
-  // The text is complete and has so many tokens.
+  // Ends the text, which has `tokens` tokens.
   void SetTextTokens(int32_t tokens) { text_tokens_ = tokens; }
   // Adds the next placed frame. Frames that are still to come have windows from `window_begin`.
   void Add(PlacedFrame frame, const TextPath& path, int32_t window_begin);
-  // The part has ended.
+  // Ends the part.
   void Finish(const TextPath& path);
 
-  // True if the head follows the text. False without frames.
+  // Returns true if the head follows the text. False if there are no frames.
   bool trusted() const;
-  // True if the speech should end: it has missed its end, stands still, or goes back again and again.
+  // Returns true if the speech should end: it has missed its end, stands still, or goes back again and again.
   bool runaway() const { return trusted() && (end_missed_ || stand_ > kStandFrames || back_total_ > kRepeatFrames); }
   bool end_missed() const { return end_missed_; }
-  // True if the path ended before the text did. Valid after Finish().
+  // Returns true if the path ended before the text did. Valid after Finish().
   bool stopped_early() const { return stopped_early_; }
-  // Number of tokens that were spoken so far.
+  // Returns the number of tokens that were spoken so far.
   int32_t spoken_tokens() const {
     const int32_t passed = text_tokens_ < 0 ? position_ + 1 : std::min(position_ + 1, text_tokens_);
     return std::max(passed - skipped_tokens_, 0);
   }
-  // Words in order. All are known after Finish(); before, those that no later frame can change.
+  // Returns the words in order. All are known after Finish(); before, those that no later frame can change.
   const std::vector<TextRange>& skipped() const { return skipped_; }
   const std::vector<TextRange>& repeated() const { return repeated_; }
 

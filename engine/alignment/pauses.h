@@ -20,20 +20,20 @@ class Pauses {
   explicit Pauses(int sample_rate) : hop_samples_(sample_rate > 100 ? sample_rate / 100 : 1) {}
 
   void Add(std::span<const float> pcm);
-  // All sound has been added.
+  // Ends the sound: all of it has been added.
   void Finish() { finished_ = true; }
 
   struct Silence {
     double begin = 0;
     std::optional<double> end;  // none: no sound after it is known
   };
-  // The first silence that ends after `time`, or has not ended.
+  // Returns the first silence that ends after `time`, or has not ended.
   std::optional<Silence> Next(double time) const;
-  // The first hop with sound at or after `time`; none if there is none yet.
+  // Returns the first hop with sound at or after `time`; none if there is none yet.
   std::optional<double> FirstSound(double time) const;
-  // Time up to which it is known whether a silence begins: the run at the end may become one.
+  // Returns the time up to which it is known whether a silence begins: the run at the end may become one.
   double decided() const;
-  // Time up to which the sound is known.
+  // Returns the time up to which the sound is known.
   double known() const { return static_cast<double>(hops_) * kHop; }
   bool finished() const { return finished_; }
   // Silences and sounds that end before `time` are not asked for any more.

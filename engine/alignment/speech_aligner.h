@@ -31,26 +31,26 @@ class SpeechAligner {
 
   // Begins the next part of the utterance, which has a prompt of its own. The first part has begun.
   void BeginPart();
-  // The prompt of the part: its number of rows, and the position of the text's first token (Prompt::text_begin).
+  // Sets the prompt of the part: its number of rows, and the position of the text's first token (Prompt::text_begin).
   void SetPrompt(int64_t rows, size_t text_begin);
   // Adds tokens of the part by their ends, and words, both in bytes of the utterance's text.
   void AddText(std::span<const size_t> token_ends, std::span<const TextRange> words);
-  // All text of the part has been added.
+  // Ends the text of the part: all of it has been added.
   void FinishText();
 
-  // The window of scores to ask for in a frame of the part. Frames up to frame - TextPath::kWindowLag must have been
-  // added.
+  // Returns the window of scores to ask for in a frame of the part. Frames up to frame - TextPath::kWindowLag must have
+  // been added.
   TextWindow WindowOf(int64_t frame) const;
   // Adds the next frame of the part: the scores of WindowOf(), and its sound. Returns the words that are decided now.
   std::vector<SpokenWord> AddFrame(const TextWindow& window, const TextScores& scores, std::span<const float> pcm);
-  // The part's frames are over.
+  // Ends the frames of the part.
   void FinishPart();
-  // The utterance is over. Returns the words that were not returned before.
+  // Ends the utterance. Returns the words that were not returned before.
   std::vector<SpokenWord> Finish();
 
   // Returns the report on the speech so far.
   const SpeechReport& report() const { return report_; }
-  // True if the part should end: see Coverage::runaway().
+  // Returns true if the part should end: see Coverage::runaway().
   bool runaway() const { return supported_ && part_.coverage.runaway(); }
 
  private:

@@ -102,7 +102,8 @@ void TextPath::AddSums(const TextScores& scores, Step* step) const {
   for (float& sum : step->sums) sum -= largest;
 }
 
-// The token of the frame before on the best path to `position` in the frame steps_[index]; -1 if there was none.
+// Returns the token of the frame before on the best path to `position` in the frame steps_[index]; -1 if there was
+// none.
 int32_t TextPath::Before(size_t index, int32_t position) const {
   const Step& step = steps_[index];
   const Step& before = steps_[index - 1];
@@ -137,7 +138,7 @@ void TextPath::Finish() {
 
 std::vector<PlacedFrame> TextPath::Take() { return std::exchange(ready_, {}); }
 
-// The best token of the last frame.
+// Returns the best token of the last frame.
 int32_t TextPath::BestEnd() const {
   if (steps_.empty() || steps_.back().frame.count == 0) return -1;
   const Step& last = steps_.back();
@@ -145,7 +146,7 @@ int32_t TextPath::BestEnd() const {
   return last.frame.begin + static_cast<int32_t>(std::max_element(begin, begin + last.frame.count) - begin);
 }
 
-// The frame steps_[index] speaks `position`, or what the path has reached before.
+// Places the frame steps_[index], which speaks `position`, or what the path has reached before.
 void TextPath::Place(size_t index, int32_t new_position) {
   PlacedFrame& frame = steps_[index].frame;
   const PlacedFrame* const before = index > 0 ? &steps_[index - 1].frame : nullptr;

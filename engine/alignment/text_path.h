@@ -21,14 +21,14 @@ struct PlacedFrame {
   std::array<float, kTextScores> values{};
   float mass = 0;  // see TextScores
 
-  // Probabilities of the tokens from `begin`, by the softmax over the text.
+  // Returns the probabilities of the tokens from `begin`, by the softmax over the text.
   std::span<const float> probabilities() const { return std::span(values).first(static_cast<size_t>(count)); }
   int32_t end() const { return begin + count; }
-  // Probability of token `token`; 0 outside of the window.
+  // Returns the probability of token `token`; 0 outside of the window.
   float At(int32_t token) const;
-  // Probability of the tokens from `token`.
+  // Returns the probability of the tokens from `token`.
   float From(int32_t token) const;
-  // Probability of the tokens before the window. Those behind it count as well, but have next to none.
+  // Returns the probability of the tokens before the window. Those behind it count as well, but have next to none.
   float Before() const;
 };
 
@@ -47,7 +47,7 @@ class TextPath {
   static constexpr int64_t kWindowLag = 8;
   static constexpr int32_t kBehind = 8;
 
-  // The first token with a score of its own in `frame`. Frames up to frame - kWindowLag must have been added.
+  // Returns the first token with a score of its own in `frame`. Frames up to frame - kWindowLag must have been added.
   int32_t WindowBegin(int64_t frame) const;
 
   // Adds the next frame, whose scores begin with token `begin`. Empty scores: no token of the text exists yet. Scores
@@ -56,14 +56,14 @@ class TextPath {
   // Places the last frames. Nothing may be added after that.
   void Finish();
 
-  // Frames placed since the last call, in order.
+  // Returns the frames placed since the last call, in order.
   std::vector<PlacedFrame> Take();
 
   int64_t frames() const { return static_cast<int64_t>(committed_.size()); }  // added
   int64_t placed() const { return placed_; }
-  // The last token that was begun; -1: none. Tokens up to it have a start.
+  // Returns the last token that was begun; -1: none. Tokens up to it have a start.
   int32_t position() const { return static_cast<int32_t>(starts_.size()) - 1; }
-  // When the head moved to a token, in frames; and the first frame at or beyond it.
+  // Returns the time at which the head moved to a token, in frames; and the first frame at or beyond it.
   double StartOf(int32_t token) const { return starts_[static_cast<size_t>(token)]; }
   int64_t FirstFrameOf(int32_t token) const { return first_frames_[static_cast<size_t>(token)]; }
 

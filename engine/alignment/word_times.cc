@@ -25,7 +25,7 @@ std::optional<double> WordTimes::earliest() const {
   return std::min(moved, word.start.value_or(moved)) - kBeforePause;
 }
 
-// The start of a word by the sound; none while it is not known.
+// Returns the start of a word by the sound; none while it is not known.
 std::optional<double> WordTimes::Decide(const Word& word, const Pauses& pauses) const {
   const double far = word.moved + kPauseReach;
   const bool all_known = pauses.finished() || pauses.decided() > far;

@@ -29,10 +29,11 @@ class WordTimes {
   // `part_begin`.
   void Add(const TextRange& text, double moved, bool first = false, double part_begin = 0);
 
-  // Words whose start and duration are decided, in order. No word that is still to be added begins before `next`.
+  // Returns the words whose start and duration are decided, in order. No word that is still to be added begins before
+  // `next`.
   std::vector<SpokenWord> Take(const Pauses& pauses, double next);
 
-  // Earliest time that the words here depend on; none if there are none.
+  // Returns the earliest time that the words here depend on; none if there are none.
   std::optional<double> earliest() const;
 
  private:

@@ -20,7 +20,7 @@
 namespace qtts {
 namespace {
 
-// Paths to try for a device's module, in order.
+// Returns the paths to try for a device's module, in order.
 std::vector<std::string> ModulePaths(Device device) {
   const std::string file = "/libqtts-" + std::string(DeviceName(device)) + ".so";
   if (const char* folder = g_getenv("QTTS_BACKEND_PATH"); folder != nullptr && *folder != '\0') return {folder + file};
@@ -36,8 +36,8 @@ Status Unavailable(Device device, const std::string& what) {
   return Status::DeviceUnavailable("device=" + std::string(DeviceName(device)) + ": " + what + kDeviceErrorEnd);
 }
 
-// True if there is memory to open the module. If memory runs out in the static constructors of a device's runtime, they
-// crash.
+// Returns true if there is memory to open the module. If memory runs out in the static constructors of a device's
+// runtime, they crash.
 bool HasMemoryToOpen(const std::string& path) {
   constexpr size_t kConstructorBytes = size_t{16} << 20;
   GStatBuf file;

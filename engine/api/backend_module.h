@@ -15,14 +15,14 @@ namespace qtts {
 Result<std::unique_ptr<Backend>> CreateDeviceBackend(std::shared_ptr<const Checkpoint> checkpoint,
                                                      const EngineOptions& options);
 
-// The speech tokenizer's decoder alone, out of the same module. Errors: as CreateDeviceBackend().
+// Returns the speech tokenizer's decoder alone, out of the same module. Errors: as CreateDeviceBackend().
 Result<std::unique_ptr<SpeechDecoder>> CreateDeviceSpeechDecoder(std::shared_ptr<const Checkpoint> checkpoint,
                                                                  const EngineOptions& options);
 
-// Number of devices of `device`, neither kAuto nor kCpu; 0 if its module or driver cannot be used.
+// Returns the number of devices of `device`, neither kAuto nor kCpu; 0 if its module or driver cannot be used.
 int CountDevices(Device device);
 
-// The errors of CreateDeviceBackend() that can be told without loading the model.
+// Returns the errors of CreateDeviceBackend() that can be told without loading the model.
 Status CheckDevice(const Checkpoint& checkpoint, const EngineOptions& options);
 
 // Estimates how many voices the device has memory for. Errors: as CheckDevice(), except for too little memory.

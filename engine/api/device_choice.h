@@ -14,30 +14,30 @@
 // Choice of the device by EngineOptions. The only place that makes it.
 namespace qtts {
 
-// Arithmetic of the CPU backend for a precision.
+// Returns the arithmetic of the CPU backend for a precision.
 cpu::Arithmetic ArithmeticOf(Precision precision);
 
-// The errors that depend on the options and the CPU's features only.
+// Returns the errors that depend on the options and the CPU's features only.
 Status CheckOptions(const EngineOptions& options, bool cpu_has_bf16 = cpu::HasBF16Products());
 
-// True if only a GPU can serve these options.
+// Returns true if only a GPU can serve these options.
 bool NeedsGpu(const EngineOptions& options, bool cpu_has_bf16 = cpu::HasBF16Products());
 
-// True if the options take the CPU. No GPU is tried then. precision=int8 takes a GPU only where device names it.
+// Returns true if the options take the CPU. No GPU is tried then. precision=int8 takes a GPU only where device names it.
 bool NeedsCpu(const EngineOptions& options);
 
-// The options with the GPU as their device if they leave the choice.
+// Returns the options with the GPU as their device if they leave the choice.
 EngineOptions OnGpu(EngineOptions options);
 
-// True if device=auto may fall back to the CPU after this error of the GPU: the GPU cannot do it, but the model is
-// fine.
+// Returns true if device=auto may fall back to the CPU after this error of the GPU: the GPU cannot do it, but the model
+// is fine.
 bool CpuMayServe(const Status& status);
 
-// The GPU's error for the user. If device=auto may not fall back to the CPU, it says why.
+// Returns the GPU's error for the user. If device=auto may not fall back to the CPU, it says why.
 Status ExplainGpuError(const EngineOptions& options, const Status& status);
 
-// The warning for device=auto that uses the CPU after this error of the GPU; empty if there is no NVIDIA GPU to pass
-// over.
+// Returns the warning for device=auto that uses the CPU after this error of the GPU; empty if there is no NVIDIA GPU to
+// pass over.
 std::string PassedOverWarning(const Status& status, bool has_gpu);
 
 // Logs the use of the CPU after this error: as a warning if it passes over a GPU, once per process; else, and later, at

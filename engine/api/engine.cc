@@ -61,7 +61,7 @@ EngineRegistry& Registry() {
   return registry;
 }
 
-// Without `voices`, which all users of an engine share.
+// Returns the key, without `voices`, which all users of an engine share.
 std::string RegistryKey(const EngineOptions& options) {
   std::error_code error;
   std::filesystem::path path = std::filesystem::canonical(options.model_path, error);
@@ -75,7 +75,7 @@ std::string RegistryKey(const EngineOptions& options) {
   return key + path.string();
 }
 
-// The options for each GPU of the host, if they leave the choice among several; else empty.
+// Returns the options for each GPU of the host, if they leave the choice among several; else empty.
 std::vector<EngineOptions> OnEachGpu(const EngineOptions& options) {
   std::vector<EngineOptions> each;
   if (options.gpu != -1 || options.device == Device::kCpu || NeedsCpu(options)) return each;
@@ -92,7 +92,7 @@ bool HasEngine(const EngineOptions& options) {
                      [](const EngineOptions& on_gpu) { return Registry().Has(RegistryKey(on_gpu)); });
 }
 
-// The engine for these options: on one GPU of several by their free voices, or wherever the options say.
+// Returns the engine for these options: on one GPU of several by their free voices, or wherever the options say.
 Result<std::shared_ptr<Engine>> FindEngine(const EngineOptions& options, const std::atomic<bool>* cancelled) {
   const std::vector<EngineOptions> each = OnEachGpu(options);
   if (!each.empty()) {

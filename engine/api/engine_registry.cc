@@ -60,7 +60,7 @@ Result<std::shared_ptr<Engine>> EngineRegistry::GetFreest(const std::vector<std:
   return first_error;
 }
 
-// Nothing if all have failed. The caller must end its count in coming_.
+// Returns nothing if all have failed. The caller must end its count in coming_.
 std::optional<size_t> EngineRegistry::ChooseFreest(const std::vector<std::string>& keys, int voices,
                                                    const std::set<size_t>& failed) {
   const MutexLock lock(mutex_);

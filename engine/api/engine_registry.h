@@ -36,7 +36,7 @@ class EngineRegistry {
   Result<std::shared_ptr<Engine>> GetFreest(const std::vector<std::string>& keys, int voices, const KeyLoader& load,
                                             const std::atomic<bool>* cancelled);
 
-  // True if `key` has such an engine, or one is being loaded.
+  // Returns true if `key` has such an engine, or one is being loaded.
   bool Has(const std::string& key) const;
 
  private:

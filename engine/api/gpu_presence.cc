@@ -16,14 +16,14 @@ bool Exists(const fs::path& path) {
   return fs::exists(path, error);
 }
 
-// The first word of a small file.
+// Returns the first word of a small file.
 std::string WordOf(const fs::path& path) {
   std::string word;
   std::ifstream(path) >> word;
   return word;
 }
 
-// A display or 3D controller by NVIDIA.
+// Returns true for a display or 3D controller by NVIDIA.
 bool IsNvidiaGpu(const fs::path& device) {
   return WordOf(device / "vendor") == "0x10de" && WordOf(device / "class").rfind("0x03", 0) == 0;
 }

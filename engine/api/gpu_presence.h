@@ -6,8 +6,8 @@
 
 namespace qtts {
 
-// True if the machine has an NVIDIA GPU, by what the kernel knows: also without a driver, and without the GPU backend.
-// `root`: folder of /dev, /proc, /sys and /usr. Thread-safe.
+// Returns true if the machine has an NVIDIA GPU, by what the kernel knows: also without a driver, and without the GPU
+// backend. `root`: folder of /dev, /proc, /sys and /usr. Thread-safe.
 bool HasNvidiaGpu(const std::string& root = "");
 
 }  // namespace qtts

@@ -20,7 +20,7 @@ namespace {
 // Identifies a version of a file.
 using Stamp = std::tuple<dev_t, ino_t, off_t, int64_t, int64_t, int64_t, int64_t>;
 
-// Stamps of a vocabulary's files; all zero for a missing file.
+// Returns the stamps of a vocabulary's files; all zero for a missing file.
 std::vector<Stamp> StampsOf(const std::string& folder) {
   std::vector<Stamp> stamps;
   const VocabularyFiles files;

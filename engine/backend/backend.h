@@ -53,7 +53,7 @@ struct ContextPages {
   int64_t total = 0;      // as far as is known: other programs use the device too
   int64_t free = 0;       // of these
 
-  // True if fewer than one page in kShortShare is free, so that utterances will soon be parked.
+  // Returns true if fewer than one page in kShortShare is free, so that utterances will soon be parked.
   bool IsShort() const { return free * kShortShare < total; }
   static constexpr int64_t kShortShare = 40;
 };
@@ -68,7 +68,7 @@ class PagedContexts {
   // long before it is needed.
   static constexpr int64_t kPositionsAhead = 16;
 
-  // Cheap.
+  // Returns the numbers of pages. Cheap.
   virtual ContextPages pages() const = 0;
 
   // Takes the pages of an open slot's next frame, or finds them taken. Returns the number of frames that may be
@@ -84,7 +84,7 @@ class PagedContexts {
   // Brings a parked slot's pages back. kResourceExhausted: there are too few; it stays parked.
   virtual Status Unpark(SlotId slot) = 0;
 
-  // Memory of the device that the model and its slots take; 0: not known.
+  // Returns the memory of the device that the model and its slots take; 0: not known.
   virtual size_t device_bytes() const { return 0; }
 };
 
@@ -93,7 +93,7 @@ class SharedPrompts {
  public:
   virtual ~SharedPrompts() = default;
 
-  // Rows of several prompts that are about one frame's work together, constant.
+  // Returns the rows of several prompts that are about one frame's work together, constant.
   virtual int64_t prompt_rows_together() const = 0;
 
   // Does the same as Backend::Prefill() for several slots. Returns one result per slot, in their order.
@@ -110,19 +110,19 @@ class Backend {
  public:
   virtual ~Backend() = default;
 
-  // Name for messages: "cpu (AVX3, 2 threads)".
+  // Returns the name for messages: "cpu (AVX3, 2 threads)".
   virtual const std::string& name() const = 0;
 
-  // True if a separate device computes, so that a polling host thread takes no computing power from it.
+  // Returns true if a separate device computes, so that a polling host thread takes no computing power from it.
   virtual bool beside_host() const = 0;
 
-  // Number of outstanding submissions that keeps the device busy; at least 1.
+  // Returns the number of outstanding submissions that keeps the device busy; at least 1.
   virtual int max_outstanding() const = 0;
 
-  // Maximum number of open slots. At least 1, constant.
+  // Returns the maximum number of open slots. At least 1, constant.
   virtual int max_slots() const = 0;
 
-  // Optional parts; null: the device has no such thing. Owned by the backend, constant.
+  // Optional parts, owned by the backend and constant; null if the device has no such thing:
   virtual PagedContexts* paged() { return nullptr; }
   virtual SharedPrompts* shared_prompts() { return nullptr; }
 
@@ -149,8 +149,8 @@ class Backend {
   // before that.
   virtual void Close(SlotId slot) = 0;
 
-  // The model's voice encoders on the same device. They may be used on another thread and may outlive the backend.
-  // Cheap: nothing is set up before the first voice. Null if the CPU is to make voices.
+  // Returns the model's voice encoders on the same device. They may be used on another thread and may outlive the
+  // backend. Cheap: nothing is set up before the first voice. Null if the CPU is to make voices.
   virtual std::unique_ptr<VoiceEncoder> CreateVoiceEncoder() const { return nullptr; }
 };
 

@@ -37,7 +37,7 @@ Status CheckPrompt(const Prompt& prompt, const PromptLimits& limits);
 // others. `position`: the talker position of the frame; kResourceExhausted after the last one.
 Status CheckStep(bool first, int32_t text_id, int64_t position, const PromptLimits& limits);
 
-// The error kCorruptModel for a `part` whose output is not a finite number.
+// Returns the error kCorruptModel for a `part` whose output is not a finite number.
 Status DamagedModel(ModelPart part);
 
 }  // namespace qtts

@@ -26,7 +26,7 @@ struct MelTables {
   static constexpr int64_t kLeastSamples = kPadding + 1;
 
   static int64_t Frames(int64_t samples);
-  // Smallest number of samples that gives `frames` frames.
+  // Returns the smallest number of samples that gives `frames` frames.
   static int64_t Samples(int64_t frames);
 
   // A triangular filter over consecutive frequencies.

@@ -27,7 +27,7 @@ class SlotTable {
     for (int place = max_slots; place-- > 0;) free_.push_back(place);
   }
 
-  // kResourceExhausted if all slots are open.
+  // Returns kResourceExhausted if all slots are open.
   Status CheckFree() const {
     if (!free_.empty()) return Status::Ok();
     return Status::ResourceExhausted("the " + std::string(device_) + " backend already has " +
@@ -53,7 +53,7 @@ class SlotTable {
     return place == nullptr ? nullptr : &*place->slot;
   }
 
-  // kInvalidArgument if the slot is not open.
+  // Returns the slot; kInvalidArgument if it is not open.
   Result<Slot*> Get(SlotId id) {
     if (Slot* const slot = Find(id); slot != nullptr) return slot;
     return NotOpen(id);

@@ -17,7 +17,7 @@ class SpeechDecoder {
  public:
   virtual ~SpeechDecoder() = default;
 
-  // Name for messages, as Backend::name().
+  // Returns the name for messages, as Backend::name().
   virtual const std::string& name() const = 0;
 
   // Decodes one utterance: codes [frames][code_groups], each inside the codebook, to [frames * samples_per_frame]

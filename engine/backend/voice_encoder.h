@@ -16,10 +16,10 @@ class VoiceEncoder {
  public:
   virtual ~VoiceEncoder() = default;
 
-  // The speaker's x-vector (spec 9), [talker hidden size]. Not finite if the weights are damaged.
+  // Returns the speaker's x-vector (spec 9), [talker hidden size]. Not finite if the weights are damaged.
   virtual Result<std::vector<float>> SpeakerVector(std::span<const float> pcm) = 0;
 
-  // The speech tokenizer's codes (spec 8), [ceil(samples / samples_per_frame)][code_groups].
+  // Returns the speech tokenizer's codes (spec 8), [ceil(samples / samples_per_frame)][code_groups].
   virtual Result<std::vector<int32_t>> Codes(std::span<const float> pcm) = 0;
 };
 

@@ -31,7 +31,7 @@ void CallPreviousHandler(int signal, siginfo_t* info, void* context) {
 }  // namespace
 
 struct BusErrors::Handler {
-  // Async-signal-safe: lock-free atomics and system calls only.
+  // Handles the signal. Async-signal-safe: lock-free atomics and system calls only.
   static void Handle(int signal, siginfo_t* info, void* context) {
     const int error = errno;
     const auto* const address = static_cast<const std::byte*>(info->si_addr);

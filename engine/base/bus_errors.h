@@ -34,7 +34,7 @@ class BusErrors {
 
   // Watches a mapping, which begins at a page boundary. Thread-safe.
   static Range* Watch(std::span<const std::byte> mapping);
-  // Must be called before the mapping is unmapped.
+  // Forgets a range. Must be called before the mapping is unmapped.
   static void Forget(Range* range);
 
  private:

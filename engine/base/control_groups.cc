@@ -13,7 +13,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// True if the comma-separated `list` contains `word`.
+// Returns true if the comma-separated `list` contains `word`.
 bool ListContains(std::string_view list, std::string_view word) {
   while (!list.empty()) {
     if (SplitOff(&list, ',') == word) return true;

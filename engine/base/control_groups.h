@@ -16,8 +16,8 @@ namespace qtts {
 void ForEachControlGroup(const std::filesystem::path& root, std::string_view controller,
                          const std::function<void(const std::filesystem::path& folder, bool unified)>& visit);
 
-// Bytes of memory that the process's groups may use: the least limit, v2 (memory.max) or v1 (memory.limit_in_bytes).
-// None if there is no limit or it cannot be read.
+// Returns the bytes of memory that the process's groups may use: the least limit, v2 (memory.max) or v1
+// (memory.limit_in_bytes). None if there is no limit or it cannot be read.
 std::optional<size_t> MemoryLimit(const std::filesystem::path& root = "/");
 
 }  // namespace qtts

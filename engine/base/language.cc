@@ -27,7 +27,7 @@ bool IsSubtag(std::string_view part) {
   return !part.empty() && part.size() <= 8 && std::all_of(part.begin(), part.end(), plain);
 }
 
-// True if `rest`, the part after a tag's first subtag, is well-formed and does not change the language.
+// Returns true if `rest`, the part after a tag's first subtag, is well-formed and does not change the language.
 bool IsRestOfTag(std::string_view rest) {
   bool second = true;
   while (!rest.empty()) {

@@ -11,10 +11,10 @@ namespace qtts {
 
 using LogClock = std::chrono::steady_clock;
 
-// Check this before formatting a line.
+// Returns true if lines of this level are logged. Callers check it before they format a line.
 bool LogEnabled(LogLevel level);
 void Log(LogLevel level, const std::string& line);
-// Time since `start`, as in "12.3 ms".
+// Returns the time since `start`, as in "12.3 ms".
 std::string ElapsedText(LogClock::time_point start);
 
 }  // namespace qtts

@@ -12,7 +12,7 @@
 namespace qtts {
 namespace {
 
-constexpr size_t kMostSmallBytes = size_t{64} << 20;
+constexpr size_t kMaxSmallBytes = size_t{64} << 20;
 
 std::string ErrorText(int error) { return std::generic_category().message(error); }
 
@@ -135,9 +135,9 @@ Status MappedFile::Check() const {
 Result<std::string> ReadSmallFile(const std::string& path) {
   struct stat info = {};
   QTTS_ASSIGN_OR_RETURN(const Descriptor file, OpenRegular(path, &info));
-  if (static_cast<uint64_t>(info.st_size) > kMostSmallBytes) {
+  if (static_cast<uint64_t>(info.st_size) > kMaxSmallBytes) {
     return Status::CorruptModel(path + ": is " + std::to_string(info.st_size) + " bytes long, expected at most " +
-                                std::to_string(kMostSmallBytes));
+                                std::to_string(kMaxSmallBytes));
   }
   std::string text(static_cast<size_t>(info.st_size), '\0');
   for (size_t done = 0; done < text.size();) {

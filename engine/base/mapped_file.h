@@ -34,7 +34,7 @@ class MappedFile {
   // on the next access. For weights that have been packed elsewhere. Thread-safe.
   void Release(std::span<const std::byte> part) const;
 
-  // Size, inode and times of the file when it was opened. Differs for another file and after a change.
+  // Returns the size, inode and times of the file when it was opened. Differs for another file and after a change.
   std::string Identity() const;
 
   // Checks that all data read so far is the content at the time of opening; otherwise kUnreadable. Costs one fstat().

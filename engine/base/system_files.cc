@@ -10,14 +10,14 @@ namespace qtts {
 namespace {
 
 // Maximum number of bytes read of a file. The files read here have a few hundred.
-constexpr std::streamsize kMostFileBytes = 65536;
+constexpr std::streamsize kMaxFileBytes = 65536;
 
 }  // namespace
 
 std::string ReadSystemFile(const std::filesystem::path& file) {
-  std::string text(kMostFileBytes, '\0');
+  std::string text(kMaxFileBytes, '\0');
   std::ifstream stream(file, std::ios::binary);
-  stream.read(text.data(), kMostFileBytes);
+  stream.read(text.data(), kMaxFileBytes);
   text.resize(static_cast<size_t>(stream.gcount()));
   return text;
 }

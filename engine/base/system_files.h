@@ -11,7 +11,7 @@
 // For the small text files in which Linux describes the machine and the process (/proc, /sys).
 namespace qtts {
 
-// Content of the file, at most 64 KiB; empty if it cannot be read.
+// Returns the content of the file, at most 64 KiB; empty if it cannot be read.
 std::string ReadSystemFile(const std::filesystem::path& file);
 
 // Removes and returns the text up to the next `separator`. Drops the separator.

@@ -7,7 +7,7 @@
 namespace qtts {
 namespace {
 
-// True for every byte of a character except its first.
+// Returns true for every byte of a character except its first.
 bool IsTrail(char byte) { return (static_cast<uint8_t>(byte) & 0xC0U) == 0x80U; }
 
 bool IsAsciiSpace(char c) { return c == ' ' || (c >= '\t' && c <= '\r'); }

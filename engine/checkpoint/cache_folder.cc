@@ -104,7 +104,7 @@ void TrimCache(const std::string& folder, const std::string& keep, const CacheLi
   uint64_t total = 0;
   for (const File& file : files) total += file.bytes;
   for (const File& file : files) {
-    if (file.path == keep || (now - file.used <= Seconds(limits.unused) && total <= limits.most_bytes)) continue;
+    if (file.path == keep || (now - file.used <= Seconds(limits.unused) && total <= limits.max_bytes)) continue;
     if (unlink(file.path.c_str()) == 0) total -= file.bytes;
   }
 }

@@ -20,7 +20,7 @@ namespace {
 constexpr std::string_view kDialectSuffix = "_dialect";
 constexpr const char* kWanted = "; give the folder of a Qwen3-TTS-12Hz checkpoint as published";
 
-// The error for a folder without config.json. Looks at the folder's content to say what it is.
+// Returns the error for a folder without config.json. Looks at the folder's content to say what it is.
 Status NotAModel(const std::string& folder) {
   namespace fs = std::filesystem;
   std::error_code error;
@@ -39,7 +39,7 @@ Status NotAModel(const std::string& folder) {
   return Status::NotFound(folder + "/config.json: no such file" + kWanted);
 }
 
-// Dialects, which only a speaker selects (spec 12).
+// Returns true for dialects, which only a speaker selects (spec 12).
 bool IsDialect(const std::string& language, const std::map<std::string, std::string>& dialects) {
   return language.ends_with(kDialectSuffix) ||
          std::any_of(dialects.begin(), dialects.end(), [&](const auto& entry) { return entry.second == language; });

@@ -38,7 +38,8 @@ class Checkpoint {
   // Identifies the weights. Differs for other weights and after a change of the files. Reads as much as Fingerprint().
   std::string Identity() const;
 
-  // Name of the tensor with this data pointer, with the prefix "model/" or "codec/"; empty if there is none.
+  // Returns the name of the tensor with this data pointer, with the prefix "model/" or "codec/"; empty if there is
+  // none.
   std::string NameOf(const void* data) const;
 
   // Releases the physical memory of weights that have been packed elsewhere. They can still be read, again from the

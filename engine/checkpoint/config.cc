@@ -45,7 +45,7 @@ constexpr TransformerDefaults kTalkerDefaults = {1024, 2048, 20, 16, 2, 0, 32768
 constexpr TransformerDefaults kPredictorDefaults = {1024, 3072, 5, 16, 8, 128, 32768, 1e-6F};
 constexpr TransformerDefaults kCodecDefaults = {1024, 3072, 8, 16, 16, 0, 8000, 1e-5F};
 
-// ASCII only, hence independent of the locale.
+// Converts ASCII only, hence independent of the locale.
 std::string Lower(std::string text) {
   for (char& c : text) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
   return text;
@@ -66,7 +66,7 @@ void RefuseVariants(JsonFields* fields) {
   }
 }
 
-// For talker and predictor, which have separate tensors for embeddings and heads.
+// Refuses it for talker and predictor, which have separate tensors for embeddings and heads.
 void RefuseTying(JsonFields* fields) {
   if (fields->Bool("tie_word_embeddings", false)) {
     fields->Refuse("tie_word_embeddings", "false", StatusCode::kUnsupported);
@@ -230,12 +230,12 @@ CodecConfig ReadCodec(JsonFields* document) {
   return codec;
 }
 
-// "<file>: …": error for two files that contradict each other.
+// Returns "<file>: …": error for two files that contradict each other.
 Status ConfigsDisagree(const std::string& file, const std::string& key, int found, const std::string& expected) {
   return Status::CorruptModel(file + ": " + key + " is " + std::to_string(found) + ", expected " + expected);
 }
 
-// Every code that talker and predictor can sample must have a codeword.
+// Checks that every code that talker and predictor can sample has a codeword.
 Status CheckTogether(const ModelConfig& config, const std::string& model_file) {
   const CodecConfig& codec = config.codec;
   if (config.talker.num_code_groups != codec.num_quantizers) {

@@ -70,7 +70,7 @@ struct ModelConfig {
   GenerationSettings defaults;
   ModelDescription description;  // not parsed by ParseModelConfig()
 
-  // False for the 0.6B CustomVoice model, whose instruction the official code drops (spec 11.20), and for Base.
+  // Returns false for the 0.6B CustomVoice model, whose instruction the official code drops (spec 11.20), and for Base.
   bool supports_instruct() const;
 };
 

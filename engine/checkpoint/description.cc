@@ -42,7 +42,7 @@ Status CheckKeys(const json& object, const std::string& where, std::initializer_
   return Status::Ok();
 }
 
-// "prepare": true for all steps, or a list of them.
+// Reads "prepare": true for all steps, or a list of them.
 void ReadSteps(JsonFields* fields, TextSteps* steps) {
   const json* const value = fields->Find("prepare");
   if (value == nullptr) return;
@@ -65,7 +65,7 @@ void ReadSteps(JsonFields* fields, TextSteps* steps) {
   }
 }
 
-// "alignment": an object, or false for none.
+// Reads "alignment": an object, or false for none.
 std::optional<AlignmentHead> ReadAlignment(JsonFields* fields, const std::string& file, const TransformerConfig& talker,
                                            Status* status) {
   const json* const value = fields->Find("alignment");
@@ -87,7 +87,7 @@ std::optional<AlignmentHead> ReadAlignment(JsonFields* fields, const std::string
   return head;
 }
 
-// "loudness": LUFS by speaker.
+// Reads "loudness": LUFS by speaker.
 void ReadLoudness(JsonFields* fields, const TalkerConfig& talker, std::map<std::string, double>* loudness) {
   const json* const value = fields->Find("loudness");
   if (value == nullptr) return;

@@ -12,8 +12,9 @@
 
 namespace qtts {
 
-// The alignment head of a released checkpoint, by the sizes of its talker; none for other sizes. From public reports,
-// and not tried here: 1.7B layer 3, head 0; 0.6B layer 6, head 5. `qtts-tool align` finds that of any checkpoint.
+// Returns the alignment head of a released checkpoint, by the sizes of its talker; none for other sizes. From public
+// reports, and not tried here: 1.7B layer 3, head 0; 0.6B layer 6, head 5. `qtts-tool align` finds that of any
+// checkpoint.
 std::optional<AlignmentHead> KnownAlignmentHead(const TransformerConfig& talker);
 
 // Parses qttssrc.json of `folder`. Untrusted input: every value is checked, unknown keys and steps are refused, and the

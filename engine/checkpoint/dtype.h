@@ -10,7 +10,7 @@ namespace qtts {
 
 enum class DType { kF32, kF16, kBF16 };
 
-// "F32", "F16", "BF16": the spelling of safetensors.
+// Returns "F32", "F16", "BF16": the spelling of safetensors.
 std::string_view DTypeName(DType dtype);
 size_t DTypeBytes(DType dtype);
 

@@ -30,15 +30,15 @@ class JsonFields {
   // ("talker_config."), or empty.
   JsonFields(const nlohmann::json& object, std::string file, std::string prefix, Status* status);
 
-  // An integer in [min, max]. The fallback must be in that range too.
+  // Returns an integer in [min, max]. The fallback must be in that range too.
   int Int(const char* key, int min, int max, std::optional<int> fallback = std::nullopt);
-  // A finite number in (0, most], as float; never rounded to 0.
+  // Returns a finite number in (0, most], as float; never rounded to 0.
   float Positive(const char* key, float most, std::optional<float> fallback = std::nullopt);
   bool Bool(const char* key, std::optional<bool> fallback = std::nullopt);
   std::string String(const char* key, std::optional<std::string> fallback = std::nullopt);
-  // An object. A missing one reads as empty if `optional`.
+  // Returns an object. A missing one reads as empty if `optional`.
   JsonFields Object(const char* key, bool optional = false);
-  // The value, or nullptr if it is missing or null.
+  // Returns the value, or nullptr if it is missing or null.
   const nlohmann::json* Find(const char* key) const;
 
   // Stores the error "<file>: <prefix><key> is <value>, expected <expected>".

@@ -29,7 +29,7 @@ struct ModelKind {
   TakesInstruct instruct;
 };
 
-// All kinds, in the order of ModelType.
+// Returns all kinds, in the order of ModelType.
 std::span<const ModelKind> ModelKinds();
 const ModelKind& KindOf(ModelType type);
 

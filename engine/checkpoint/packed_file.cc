@@ -24,7 +24,7 @@ static_assert(std::endian::native == std::endian::little, "packed files hold lit
 constexpr std::string_view kMagic = "qttspack";
 constexpr uint32_t kVersion = 1;
 constexpr uint64_t kAlignment = 64;
-constexpr uint32_t kMostBlobs = 1U << 16U;
+constexpr uint32_t kMaxBlobs = 1U << 16U;
 constexpr uint32_t kLongestName = 255;
 
 struct FileHeader {
@@ -63,7 +63,7 @@ Status Damaged(const std::string& name, const std::string& what) {
   return Status::CorruptModel(name + ": " + what + ": it is damaged");
 }
 
-// The padded header, without its checksum.
+// Returns the padded header, without its checksum.
 std::string HeaderOf(const PackedFile::Key& key, std::span<const PackedFile::Blob> blobs) {
   FileHeader header = {};
   std::ranges::copy(kMagic, header.magic);
@@ -159,7 +159,7 @@ Result<std::vector<PackedFile::Blob>> PackedFile::Parse(std::span<const std::byt
                    "is " + std::to_string(file.size()) + " bytes long, expected " + std::to_string(header.file_bytes));
   }
   const uint64_t filled_header = AlignUp(header.header_bytes);
-  if (header.header_bytes < sizeof header || filled_header > file.size() || header.blobs > kMostBlobs ||
+  if (header.header_bytes < sizeof header || filled_header > file.size() || header.blobs > kMaxBlobs ||
       uint64_t{header.blobs} * sizeof(Entry) > header.header_bytes - sizeof header) {
     return Damaged(name, "its header does not fit");
   }

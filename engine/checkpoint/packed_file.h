@@ -56,14 +56,14 @@ class PackedFile {
   const std::string& path() const { return path_; }
   const std::vector<Blob>& blobs() const { return blobs_; }
 
-  // True if the content and the padding of a blob of Open() or Parse() match the checksum. Reads all of it.
+  // Returns true if the content and the padding of a blob of Open() or Parse() match the checksum. Reads all of it.
   // Thread-safe.
   static bool IsIntact(const Blob& blob);
 
   // Checks that the file has not changed since it was opened (MappedFile::Check()).
   Status Check() const { return file_.Check(); }
 
-  // zlib's CRC-32.
+  // Returns zlib's CRC-32.
   static uint32_t ChecksumOf(std::span<const std::byte> bytes);
 
  private:

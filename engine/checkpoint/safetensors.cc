@@ -26,7 +26,7 @@ constexpr uint64_t kMaxHeaderBytes = uint64_t{16} << 20;
 constexpr size_t kMaxRank = 8;
 constexpr std::string_view kExtension = ".safetensors";
 
-// Bytes per element of a dtype, given in the file's spelling; 0 if unknown.
+// Returns the bytes per element of a dtype, given in the file's spelling; 0 if unknown.
 uint64_t ElementBytes(std::string_view dtype) {
   static constexpr std::pair<std::string_view, uint64_t> kSizes[] = {
       {"F32", 4}, {"BF16", 2}, {"F16", 2}, {"F64", 8}, {"I64", 8},  {"I32", 4},     {"I16", 2},    {"I8", 1},
@@ -62,7 +62,7 @@ std::optional<Status> OtherFormat(std::span<const std::byte> file, const std::st
   return std::nullopt;
 }
 
-// Number of elements; none on overflow.
+// Returns the number of elements; none on overflow.
 std::optional<uint64_t> Product(std::span<const int64_t> shape) {
   uint64_t product = 1;
   for (const int64_t size : shape) {

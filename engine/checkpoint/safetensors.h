@@ -43,8 +43,8 @@ struct SafetensorsHeader {
   std::map<std::string, std::string, std::less<>> metadata;  // the free-form "__metadata__", of strings
   uint64_t data_offset = 0;                                  // file offset of the data section
 
-  // `file`: the first bytes of the file, at least the header. `file_size`: length of the file. `name` is for messages.
-  // Untrusted input.
+  // Parses a header. `file`: the first bytes of the file, at least the header. `file_size`: length of the file. `name`
+  // is for messages. Untrusted input.
   static Result<SafetensorsHeader> Parse(std::span<const std::byte> file, uint64_t file_size, const std::string& name);
 };
 
@@ -56,13 +56,13 @@ class TensorStore {
   static Result<std::shared_ptr<const TensorStore>> Open(const std::string& folder, const std::string& stem);
   ~TensorStore();
 
-  // The tensor `name`. Otherwise an error that names the file, the tensor, the expected and the found: missing, another
+  // Returns the tensor `name`. The error names the file, the tensor, the expected and the found: missing, another
   // shape, or an unreadable dtype.
   Result<TensorView> Get(std::string_view name, std::span<const int64_t> shape) const;
   bool Contains(std::string_view name) const;
   // Releases the memory of `part` of a file (MappedFile::Release()). Does nothing if `part` is in none of the files.
   void Release(std::span<const std::byte> part) const;
-  // Name of the tensor that begins at `data`; empty if there is none.
+  // Returns the name of the tensor that begins at `data`; empty if there is none.
   std::string_view NameOf(const void* data) const;
   // Identifies the files: sizes, headers, inodes and change times, which users cannot set. Differs for other files and
   // after a change. Reads no weights.

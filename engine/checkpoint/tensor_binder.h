@@ -48,7 +48,7 @@ class TensorBinder {
     return linear;
   }
 
-  // `out`: width of the bias. Which dimension of the weight that is depends on the convolution.
+  // Binds a convolution. `out`: width of the bias. Which dimension of the weight that is depends on the convolution.
   ConvWeights Conv(const std::string& name, std::initializer_list<Dim> weight, Dim out) {
     return {Tensor(name + ".conv.weight", weight), Tensor(name + ".conv.bias", {out})};
   }
@@ -62,7 +62,7 @@ class TensorBinder {
   const WeightTotals& totals() const { return totals_; }
 
  private:
-  // The config keys of an expected shape: " (vocab_size, hidden_size of talker_config)".
+  // Returns the config keys of an expected shape: " (vocab_size, hidden_size of talker_config)".
   std::string Keys(std::initializer_list<Dim> dims) const {
     std::string keys;
     for (const Dim& dim : dims) {

@@ -19,8 +19,8 @@ namespace qtts {
 struct SpeakerEncoderConfig {
   int mel_bins = 0;
   int enc_dim = 0;
-  // In order: first block, SE-Res2Net blocks, and the aggregation, which concatenates the outputs of the SE-Res2Net
-  // blocks.
+  // Sizes in order: first block, SE-Res2Net blocks, and the aggregation, which concatenates the outputs of the
+  // SE-Res2Net blocks.
   std::vector<int> channels, kernel_sizes, dilations;
   int attention_channels = 0;
   int res2net_scale = 0;
@@ -100,7 +100,7 @@ struct VoiceEncoderWeights {
 Result<VoiceEncoderConfig> ParseVoiceEncoderConfig(const std::string& folder, const ModelConfig& model,
                                                    std::string_view config_json, std::string_view codec_json);
 
-// The first missing or malformed tensor is an error, as in BindTalker().
+// Binds the weights of the voice encoders. The first missing or malformed tensor is an error, as in BindTalker().
 Result<VoiceEncoderWeights> BindVoiceEncoder(const TensorStore& model_store, const TensorStore& codec_store,
                                              const VoiceEncoderConfig& config);
 

@@ -108,8 +108,8 @@ struct CodecWeights {
   WeightTotals totals;
 };
 
-// The first missing or malformed tensor is an error that names the file, the tensor, the expected shape with its config
-// keys, and the found one.
+// Binds the talker's weights. The first missing or malformed tensor is an error that names the file, the tensor, the
+// expected shape with its config keys, and the found one.
 Result<TalkerWeights> BindTalker(const TensorStore& store, const TalkerConfig& config);
 Result<PredictorWeights> BindPredictor(const TensorStore& store, const TalkerConfig& talker,
                                        const PredictorConfig& config);

@@ -25,7 +25,7 @@ QTTS_BF16_INLINE __m512bh Load(const uint16_t* p, __mmask32 mask) {
   return reinterpret_cast<__m512bh>(_mm512_maskz_loadu_epi16(mask, p));
 }
 
-// sum += w x over the columns set in `mask`, for each weight row and input.
+// Computes sum += w x over the columns set in `mask`, for each weight row and input.
 template <int kRows, int kInputs>
 QTTS_BF16_INLINE void AddProducts(const uint16_t* w, const uint16_t* x, int64_t cols, __mmask32 mask,
                                   __m512 (*sum)[kRows]) {
@@ -37,7 +37,8 @@ QTTS_BF16_INLINE void AddProducts(const uint16_t* w, const uint16_t* x, int64_t 
   }
 }
 
-// Sum of the lanes, as a tree. Written out because GCC 12 warns in its own reduction and in unmasked shuffles.
+// Returns the sum of the lanes, as a tree. Written out because GCC 12 warns in its own reduction and in unmasked
+// shuffles.
 QTTS_BF16_INLINE float SumOf(__m512 v) {
   constexpr __mmask16 kAll = 0xFFFF;
   v = _mm512_add_ps(v, _mm512_maskz_shuffle_f32x4(kAll, v, v, 0x4E));
@@ -47,8 +48,8 @@ QTTS_BF16_INLINE float SumOf(__m512 v) {
   return _mm512_cvtss_f32(v);
 }
 
-// kRows weight rows times kInputs inputs. Each product is one chain of dot-product instructions along the row, then one
-// horizontal sum, for every tile shape.
+// Multiplies kRows weight rows by kInputs inputs. Each product is one chain of dot-product instructions along the row,
+// then one horizontal sum, for every tile shape.
 template <int kRows, int kInputs>
 QTTS_BF16_INLINE void Tile(const uint16_t* w, int64_t cols, const float* bias, const uint16_t* x, float* y,
                            int64_t y_stride) {

@@ -8,14 +8,14 @@
 // not depend on the number of rows of the call. Pure functions, thread-safe.
 namespace qtts::cpu {
 
-// True if this CPU has AVX512_BF16. The other functions of this header require it.
+// Returns true if this CPU has AVX512_BF16. The other functions of this header require it.
 bool HasBF16Products();
 
-// y[i] = x[i] as BF16, rounded to nearest, ties to even.
+// Computes y[i] = x[i] as BF16, rounded to nearest, ties to even.
 void ToBF16(const float* x, int64_t n, uint16_t* y);
 
-// y[i][r] = bias[r] + sum over c of w[r][c] x[i][c], for the rows r in [begin, end) and i < m. w is [rows][cols],
-// x [m][cols], y [m][rows]; `bias` [rows] may be null.
+// Computes y[i][r] = bias[r] + sum over c of w[r][c] x[i][c], for the rows r in [begin, end) and i < m. w is
+// [rows][cols], x [m][cols], y [m][rows]; `bias` [rows] may be null.
 void BF16MatMul(const uint16_t* w, int64_t rows, int64_t cols, const float* bias, const uint16_t* x, int64_t m,
                 int64_t begin, int64_t end, float* y);
 

@@ -26,29 +26,29 @@ class CausalConv {
     kInt8,    // 8-bit products; BF16 products if there are more than kMostInt8Inputs inputs
   };
 
-  // weight [out, in, taps], stride 1.
+  // Returns a plain convolution: weight [out, in, taps], stride 1.
   static CausalConv Plain(const ConvWeights& weights, int64_t dilation, ThreadPool& pool, Form form = Form::kStored);
 
-  // A transposed convolution, weight [in, out, k], k a multiple of `stride`. It runs as a plain convolution with k /
-  // stride taps: each input row gives `stride` consecutive output rows, so out() is stride * the weights' out. Its
-  // state is therefore earlier inputs, not partial outputs.
+  // Returns a transposed convolution, weight [in, out, k], k a multiple of `stride`. It runs as a plain convolution
+  // with k / stride taps: each input row gives `stride` consecutive output rows, so out() is stride * the weights' out.
+  // Its state is therefore earlier inputs, not partial outputs.
   static CausalConv Transposed(const ConvWeights& weights, int64_t stride, ThreadPool& pool, Form form = Form::kStored);
 
-  // A strided convolution, weight [out, in, k], k a multiple of `stride`. It runs as a plain convolution with k /
-  // stride taps over wide rows of `stride` consecutive input rows: in() is stride * the weights' in, and rows and
+  // Returns a strided convolution, weight [out, in, k], k a multiple of `stride`. It runs as a plain convolution with k
+  // / stride taps over wide rows of `stride` consecutive input rows: in() is stride * the weights' in, and rows and
   // history() count wide rows.
   static CausalConv Strided(const ConvWeights& weights, int64_t stride, ThreadPool& pool);
 
   int64_t in() const { return view_.in; }
   int64_t out() const { return view_.out; }
 
-  // Multiply-adds of one output row.
+  // Returns the multiply-adds of one output row.
   int64_t work() const { return view_.in * view_.taps * view_.out; }
 
-  // Number of earlier input rows that an output row depends on.
+  // Returns the number of earlier input rows that an output row depends on.
   int64_t history() const { return (view_.taps - 1) * view_.dilation; }
 
-  // Bytes of an input row of Run(): F32, or the format of PrepareRows().
+  // Returns the bytes of an input row of Run(): F32, or the format of PrepareRows().
   int64_t row_bytes() const { return products_.has_value() ? products_->row_bytes() : in() * int64_t{sizeof(float)}; }
 
   // Converts F32 rows to the input format of Run(): x [rows][in] -> y [rows][row_bytes()]. With `snake`, FastSnake() is
@@ -57,10 +57,10 @@ class CausalConv {
 
   // Convolves x [history() + rows][row_bytes()] to y [rows][out]. With `accumulate`, adds to y.
   void Run(ThreadPool& pool, const std::byte* x, int64_t rows, bool accumulate, float* y) const;
-  // The same, in the calling thread only.
+  // Runs it in the calling thread only.
   void Run(const std::byte* x, int64_t rows, bool accumulate, float* y) const;
 
-  // For F32 arithmetic only: x [history() + rows][in].
+  // Runs F32 arithmetic only: x [history() + rows][in].
   void Run(ThreadPool& pool, const float* x, int64_t rows, bool accumulate, float* y) const {
     Run(pool, reinterpret_cast<const std::byte*>(x), rows, accumulate, y);
   }

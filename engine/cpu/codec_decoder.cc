@@ -13,7 +13,7 @@ namespace {
 
 // Frames per chunk: enough to amortise the reads of the weights, few enough to keep scratch small.
 constexpr int64_t kChunkFrames = 8;
-constexpr float kLeastUsage = 1e-5F;
+constexpr float kMinUsage = 1e-5F;
 constexpr float kLayerNormEps = 1e-6F;
 constexpr float kSnakeEps = 1e-9F;
 
@@ -34,7 +34,7 @@ constexpr int64_t kUnitRows = 64;
 // Minimum rows per thread for this: whole tiles.
 constexpr int64_t kUnitGrain = 16;
 
-// weight [channels, 1, taps] -> [taps][channels].
+// Converts weight [channels, 1, taps] to [taps][channels].
 std::vector<float> DepthwiseWeights(const TensorView& weight) {
   const std::vector<float> by_channel = FloatsOf(weight);
   const auto channels = static_cast<size_t>(weight.shape[0]);
@@ -54,10 +54,10 @@ bool IsReduced(const WeightPacker* packer) { return packer != nullptr && packer-
 
 bool IsQuantised(const WeightPacker* packer) { return IsReduced(packer) && packer->arithmetic() != Arithmetic::kBF16; }
 
-// Packer of the matrices, always with 8 bits. Null if they are not quantised.
+// Returns the packer of the matrices, always with 8 bits. Null if they are not quantised.
 WeightPacker* MatrixPacker(WeightPacker* packer) { return packer == nullptr ? nullptr : packer->eight_bits(); }
 
-// The weights for a reduced arithmetic: matrices that will not be quantised are converted to F16.
+// Returns the weights for a reduced arithmetic: matrices that will not be quantised are converted to F16.
 CodecWeights Narrowed(CodecWeights weights, WeightPacker* packer) {
   if (!IsReduced(packer)) return weights;
   const auto narrow = [&](TensorView* tensor) { *tensor = packer->ToHalf(*tensor); };
@@ -93,12 +93,12 @@ void ReleaseConvolutions(const CodecWeights& weights, const WeightPacker& packer
   release(weights.last_conv);
 }
 
-// Form of the convolutions before and after the blocks.
+// Returns the form of the convolutions before and after the blocks.
 CausalConv::Form OuterForm(const WeightPacker* packer) {
   return IsReduced(packer) ? CausalConv::Form::kHalf : CausalConv::Form::kStored;
 }
 
-// Form of the convolutions of block `index`, whose residual units have `channels`.
+// Returns the form of the convolutions of block `index`, whose residual units have `channels`.
 CausalConv::Form BlockForm(const WeightPacker* packer, size_t index, int64_t channels) {
   if (!IsReduced(packer)) return CausalConv::Form::kStored;
   // Errors of the first block pass through all others, so it stays in BF16.
@@ -291,7 +291,7 @@ void CodecDecoder::Dequantize(std::span<const int32_t> codes, float* y) {
     for (size_t group = 0; group < groups; ++group) {
       const int32_t code = codes[static_cast<size_t>(t) * groups + group];
       LookUp(codebooks_[group].sums, code, codeword.data());
-      const float usage = std::max(codebooks_[group].usage[static_cast<size_t>(code)], kLeastUsage);
+      const float usage = std::max(codebooks_[group].usage[static_cast<size_t>(code)], kMinUsage);
       for (float& value : codeword) value /= usage;
       if (group == 0) {
         std::copy(codeword.begin(), codeword.end(), semantic + t * dim);

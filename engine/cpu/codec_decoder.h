@@ -38,7 +38,7 @@ class CodecDecoder {
   // State of one stream. A new state stands for silence.
   class State {
    public:
-    // May throw std::bad_alloc.
+    // Returns a copy. May throw std::bad_alloc.
     State Copy() const;
     size_t bytes() const;
 
@@ -62,7 +62,7 @@ class CodecDecoder {
   // piece.
   int64_t Prime(State* state, std::span<const int32_t> codes, int64_t begin);
 
-  // Cost of decoding one frame, in multiply-adds of a matrix product.
+  // Returns the cost of decoding one frame, in multiply-adds of a matrix product.
   int64_t FrameWork() const { return frame_work_; }
 
  private:
@@ -105,12 +105,12 @@ class CodecDecoder {
   };
 
   void DecodeChunk(State* state, std::span<const int32_t> codes, std::span<float> pcm);
-  // Run the two halves of DecodeChunk(): codes to the transformer's outputs in x_, then x_ to samples.
+  // Runs one half of DecodeChunk(): codes to the transformer's outputs in x_, then x_ to samples.
   void RunLatents(State* state, std::span<const int32_t> codes);
   void RunSound(State* state);
-  // Maximum number of earlier frames that the output of RunSound() depends on.
+  // Returns the maximum number of earlier frames that the output of RunSound() depends on.
   int64_t SoundHistory() const;
-  // Cost of one frame in RunLatents() and in RunSound().
+  // Returns the cost of one frame in RunLatents() and in RunSound().
   int64_t LatentWork() const;
   int64_t SoundWork() const;
   // Looks up codes: vectors y [frames][codebook_dim].
@@ -119,7 +119,7 @@ class CodecDecoder {
   void RunConvNeXt(State* state, const ConvNeXt& stage);
   void RunBlock(State* state, const Block& block);
   void RunResidual(State* state, const ResidualUnit& unit);
-  // y = snake(x), for rows_ rows.
+  // Computes y = snake(x), for rows_ rows.
   void RunSnake(const Snake& snake, const float* x, float* y);
   // Converts the rows_ rows of `x` to the input format of `conv`, after `snake` unless it is null.
   void Prepare(const CausalConv& conv, const Snake* snake, const float* x, std::byte* y);

@@ -60,7 +60,7 @@ class CodecEncoder {
   // Converts [rows][hidden] to half as many rows, rounded up.
   std::vector<float> Downsample(const std::vector<float>& x) const;
   std::vector<int32_t> Quantize(const std::vector<float>& x) const;
-  // Index of the codeword nearest to each row of x [rows][dim].
+  // Returns the index of the codeword nearest to each row of x [rows][dim].
   std::vector<int32_t> Nearest(const Codebook& codebook, const std::vector<float>& x) const;
 
   // Returns ELU(x_), preceded by the `history` rows of the last chunk, with space for `more` rows at the end. Keeps the

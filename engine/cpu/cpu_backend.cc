@@ -113,7 +113,8 @@ class CpuBackend final : public Backend {
     name_ = cpu::DeviceNameOf(arithmetic, pool_.threads());
   }
 
-  // Not ok if the weights could not be built from the checkpoint's files. No other function may be called then.
+  // Returns a status that is not ok if the weights could not be built from the checkpoint's files. No other function
+  // may be called then.
   const Status& built() const { return built_; }
 
   const std::string& name() const override { return name_; }
@@ -234,8 +235,8 @@ PrefillProgress CpuBackend::RunPiece(Slot* slot) {
   return {true, work};
 }
 
-// Rows of the next piece: about one frame's work. Every row is counted as if it stood after the last one, which attends
-// to the most positions.
+// Returns the rows of the next piece: about one frame's work. Every row is counted as if it stood after the last one,
+// which attends to the most positions.
 int64_t CpuBackend::PieceRows(const Slot& slot) const {
   const int64_t begin = slot.cache.length();
   const int64_t left = static_cast<int64_t>(slot.prompt.rows.size()) - begin;

@@ -12,9 +12,9 @@
 
 namespace qtts {
 
-// The CPU backend, which is the reference. Submit() only queues. Prefill() and Collect() compute, in the calling thread
-// and threads - 1 helpers. The output of a slot does not depend on the other slots or on the number of threads, bit for
-// bit.
+// Creates the CPU backend, which is the reference. Submit() only queues. Prefill() and Collect() compute, in the
+// calling thread and threads - 1 helpers. The output of a slot does not depend on the other slots or on the number of
+// threads, bit for bit.
 //
 // `arithmetic` is that of the products of talker, code predictor and codec; kF32 uses the mapped weights in the dtype
 // of the file. `threads` 0 measures at load and takes the fastest number. Keeps `checkpoint` alive. Errors:

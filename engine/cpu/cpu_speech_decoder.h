@@ -11,9 +11,9 @@
 
 namespace qtts {
 
-// The decoder on the CPU. Its samples are those of a CPU backend with the same arithmetic, and do not depend on the
-// number of threads. Computes in the calling thread and threads - 1 helpers. `threads` 0: one per core that the process
-// may use. Keeps `checkpoint` alive. Errors: kResourceExhausted.
+// Creates the decoder on the CPU. Its samples are those of a CPU backend with the same arithmetic, and do not depend on
+// the number of threads. Computes in the calling thread and threads - 1 helpers. `threads` 0: one per core that the
+// process may use. Keeps `checkpoint` alive. Errors: kResourceExhausted.
 Result<std::unique_ptr<SpeechDecoder>> CreateCpuSpeechDecoder(std::shared_ptr<const Checkpoint> checkpoint, int threads,
                                                               cpu::Arithmetic arithmetic);
 

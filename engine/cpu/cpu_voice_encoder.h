@@ -10,8 +10,8 @@
 
 namespace qtts {
 
-// The voice encoders in F32 on the CPU. They compute in the calling thread and threads - 1 helpers. Each network is set
-// up on its first use. The results do not depend on the number of threads.
+// Creates the voice encoders in F32 on the CPU. They compute in the calling thread and threads - 1 helpers. Each
+// network is set up on its first use. The results do not depend on the number of threads.
 //
 // `threads` 0: one per core that the process may use. Keeps `checkpoint` alive. Errors: as
 // Checkpoint::OpenVoiceEncoder(); kResourceExhausted.

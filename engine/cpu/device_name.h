@@ -8,8 +8,8 @@
 
 namespace qtts::cpu {
 
-// Name for messages: instruction set, arithmetic unless it is F32, and threads. Example: "cpu (AVX-512 VNNI, int8, 2
-// threads)".
+// Returns the name for messages: instruction set, arithmetic unless it is F32, and threads. Example: "cpu (AVX-512
+// VNNI, int8, 2 threads)".
 std::string DeviceNameOf(Arithmetic arithmetic, int threads);
 
 }  // namespace qtts::cpu

@@ -41,7 +41,7 @@ Units ReadUnits() {
   return units;
 }
 
-// Read once: CPUID is slow on a virtual machine.
+// Returns the units, read once: CPUID is slow on a virtual machine.
 const Units& UnitsHere() {
   static const Units units = ReadUnits();
   return units;

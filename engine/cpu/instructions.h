@@ -10,10 +10,10 @@
 // targets do not cover. Thread-safe.
 namespace qtts::cpu {
 
-// Highway targets that are compiled and that this CPU has, the best first.
+// Returns the Highway targets that are compiled and that this CPU has, the best first.
 std::vector<int64_t> AvailableTargets();
 
-// The target in use: the first of AvailableTargets(), which tests restrict through Highway.
+// Returns the target in use: the first of AvailableTargets(), which tests restrict through Highway.
 int64_t BestTarget();
 
 // Instructions for sums of 8-bit products. All give the same integers.
@@ -24,16 +24,16 @@ enum class ByteUnit {
   kNeonDot,     // sdot
 };
 
-// The units of this CPU for kernels that run as `target`, kPortable first.
+// Returns the units of this CPU for kernels that run as `target`, kPortable first.
 std::vector<ByteUnit> ByteUnitsOf(int64_t target);
 
-// The last of ByteUnitsOf(target).
+// Returns the last of ByteUnitsOf(target).
 ByteUnit BestByteUnit(int64_t target = BestTarget());
 
-// Until false is set again, BestByteUnit() is kPortable. For tests and benchmarks.
+// Makes BestByteUnit() return kPortable until it is called with false. For tests and benchmarks.
 void DisableByteUnits(bool disabled);
 
-// Name for messages: that of the target, or that of the unit: "AVX2", "AVX-VNNI".
+// Returns the name for messages: that of the target, or that of the unit: "AVX2", "AVX-VNNI".
 std::string InstructionSetName(int64_t target, ByteUnit unit = ByteUnit::kPortable);
 
 }  // namespace qtts::cpu

@@ -20,7 +20,7 @@
 HWY_BEFORE_NAMESPACE();
 namespace qtts::cpu::HWY_NAMESPACE {
 
-// Sums of adjacent lanes: those of a in the lower half, those of b in the upper half.
+// Returns the sums of adjacent lanes: those of a in the lower half, those of b in the upper half.
 HWY_INLINE V PairSums(V a, V b) {
 #if HWY_TARGET == HWY_SCALAR
   (void)b;
@@ -30,8 +30,8 @@ HWY_INLINE V PairSums(V a, V b) {
 #endif
 }
 
-// Horizontal sums of kCount vectors (a power of two, at most kLanes), in the first lanes of the result. Lanes are added
-// as a tree of adjacent pairs, whatever kCount. kLevels: number of halvings left.
+// Returns the horizontal sums of kCount vectors (a power of two, at most kLanes), in the first lanes of the result.
+// Lanes are added as a tree of adjacent pairs, whatever kCount. kLevels: number of halvings left.
 template <int kCount, int kLevels = hwy::CeilLog2(kLanes)>
 HWY_INLINE V LaneSums(const V* v) {
   if constexpr (kLevels == 0) {
@@ -46,7 +46,7 @@ HWY_INLINE V LaneSums(const V* v) {
   }
 }
 
-// y[r] = horizontal sum of v[r], plus bias[r] unless `bias` is null.
+// Computes y[r] = horizontal sum of v[r], plus bias[r] unless `bias` is null.
 template <int kCount>
 HWY_INLINE void StoreSums(const V* v, const float* bias, float* y) {
   constexpr int kPart = kCount < kLanes ? kCount : kLanes;
@@ -64,7 +64,7 @@ HWY_INLINE void StoreSums(const V* v, const float* bias, float* y) {
 
 HWY_INLINE float Sum(V v) { return hn::GetLane(LaneSums<1>(&v)); }
 
-// y[i] = op(x[i]...), one vector at a time.
+// Computes y[i] = op(x[i]...), one vector at a time.
 template <typename Op, typename... X>
 HWY_INLINE void Map(int64_t n, float* y, Op op, const X*... x) {
   int64_t i = 0;
@@ -89,8 +89,8 @@ void ToFloat(DType dtype, const void* x, int64_t n, float* y) {
   }
 }
 
-// kRows weight rows times kInputs inputs. Each product is one chain of vector FMAs along the row, then one horizontal
-// sum, for every tile shape.
+// Multiplies kRows weight rows by kInputs inputs. Each product is one chain of vector FMAs along the row, then one
+// horizontal sum, for every tile shape.
 template <int kRows, int kInputs, typename T>
 HWY_INLINE void MatMulTile(const T* w, int64_t cols, const float* bias, const float* x, float* y, int64_t y_stride) {
   V sum[kInputs][kRows];
@@ -122,7 +122,7 @@ constexpr int kManyInputs = kLanes >= 16 ? 4 : 2;
 constexpr int kRowsForManyInputs = 4;
 constexpr int kRowsForFewInputs = 8;
 
-// kRows weight rows times all inputs, at most kInputs at a time.
+// Multiplies kRows weight rows by all inputs, at most kInputs at a time.
 template <int kRows, int kInputs, typename T>
 HWY_INLINE void MatMulRows(const T* w, int64_t cols, const float* bias, const float* x, int64_t m, float* y,
                            int64_t y_stride) {
@@ -168,8 +168,8 @@ void MatMul(const MatrixView& w, const float* bias, const float* x, int64_t m, i
 
 constexpr int kPanelVectors = static_cast<int>(kPanel) / kLanes;
 
-// kRows output rows times kPanels panels. Each output is one FMA chain over the inputs per tap; the chains are added to
-// the bias one by one. Short chains keep rounding errors small.
+// Computes kRows output rows of kPanels panels. Each output is one FMA chain over the inputs per tap; the chains are
+// added to the bias one by one. Short chains keep rounding errors small.
 template <int kRows, int kPanels, typename T>
 HWY_INLINE void ConvTile(const ConvView& conv, int64_t panel, const float* x, bool accumulate, float* y) {
   constexpr int kVectors = kPanels * kPanelVectors;
@@ -277,7 +277,7 @@ void DepthwiseConv(const float* w, const float* bias, const float* x, int64_t ta
   }
 }
 
-// Sum of op(x[i]...) over n elements. op(0...) must be 0.
+// Returns the sum of op(x[i]...) over n elements. op(0...) must be 0.
 template <typename Op, typename... X>
 HWY_INLINE float SumOf(int64_t n, Op op, const X*... x) {
   V sum = hn::Zero(F32());
@@ -332,7 +332,7 @@ void Rotate(const float* cosines, const float* sines, int64_t half, float* x) {
   }
 }
 
-// x = exp(x - largest), in place. Returns the sum.
+// Computes x = exp(x - largest), in place. Returns the sum.
 HWY_INLINE float ExpInPlace(float largest, int64_t n, float* x) {
   const V shift = hn::Set(F32(), largest);
   Map(
@@ -390,7 +390,7 @@ void Attend(const float* q, std::span<const KeyValueSpan> spans, int64_t stride,
   }
 }
 
-// x / (1 + exp(-x)). The largest argument that Exp() takes gives infinity, so the result is 0 from there on.
+// Computes x / (1 + exp(-x)). The largest argument that Exp() takes gives infinity, so the result is 0 from there on.
 HWY_INLINE V SiluOf(V x) {
   const V one = hn::Set(F32(), 1.0F);
   const V exponent = hn::Min(hn::Neg(x), hn::Set(F32(), 104.0F));

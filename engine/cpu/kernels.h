@@ -17,7 +17,7 @@
 // Arrays of one call must not overlap unless a comment allows it. Alignment is not needed. Pure functions, thread-safe.
 namespace qtts::cpu {
 
-// y[i] = x[i] as F32, for n elements of `dtype` at x.
+// Computes y[i] = x[i] as F32, for n elements of `dtype` at x.
 void ToFloat(DType dtype, const void* x, int64_t n, float* y);
 
 // A weight matrix as stored in its file: [rows][cols].
@@ -28,7 +28,7 @@ struct MatrixView {
   int64_t cols = 0;
 };
 
-// y[i][r] = bias[r] + sum over c of w[r][c] x[i][c], for the rows r in [begin, end) and i < m.
+// Computes y[i][r] = bias[r] + sum over c of w[r][c] x[i][c], for the rows r in [begin, end) and i < m.
 // x is [m][w.cols], y [m][w.rows]; `bias` [w.rows] may be null.
 void MatMul(const MatrixView& w, const float* bias, const float* x, int64_t m, int64_t begin, int64_t end, float* y);
 
@@ -49,19 +49,19 @@ struct ConvView {
   int64_t panels() const { return (out + kPanel - 1) / kPanel; }
 };
 
-// y[t][o] = bias[o] + sum over taps j and inputs c of w[o][j][c] x[t + j * dilation][c], for t < rows and the outputs
-// of panels [begin, end). x is [rows + (taps - 1) * dilation][in] and starts (taps - 1) * dilation rows before the
-// first output row's own input. y is [rows][out]. With `accumulate`, adds to y.
+// Computes y[t][o] = bias[o] + sum over taps j and inputs c of w[o][j][c] x[t + j * dilation][c], for t < rows and the
+// outputs of panels [begin, end). x is [rows + (taps - 1) * dilation][in] and starts (taps - 1) * dilation rows before
+// the first output row's own input. y is [rows][out]. With `accumulate`, adds to y.
 void Conv(const ConvView& conv, const float* x, int64_t rows, int64_t begin, int64_t end, bool accumulate, float* y);
 
-// A depthwise convolution: y[t][c] = bias[c] + sum over j of w[j][c] x[t + j][c].
+// Computes a depthwise convolution: y[t][c] = bias[c] + sum over j of w[j][c] x[t + j][c].
 void DepthwiseConv(const float* w, const float* bias, const float* x, int64_t taps, int64_t rows, int64_t channels,
                    float* y);
 
-// y = x / sqrt(mean(x^2) + eps) * weight. y may be x.
+// Computes y = x / sqrt(mean(x^2) + eps) * weight. y may be x.
 void RmsNorm(const float* x, const float* weight, float eps, int64_t n, float* y);
 
-// y = (x - mean) / sqrt(variance + eps) * weight + bias. y may be x.
+// Computes y = (x - mean) / sqrt(variance + eps) * weight + bias. y may be x.
 void LayerNorm(const float* x, const float* weight, const float* bias, float eps, int64_t n, float* y);
 
 // Rotates the pairs (x[i], x[i + half]) in place, by the angles with these cosines and sines.
@@ -74,30 +74,30 @@ struct KeyValueSpan {
   int64_t count = 0;
 };
 
-// Attention of one query over all positions of `spans`, in order: y = sum softmax(scale q.k) v. q and y are [head_dim].
-// `scores` is scratch, one float per position.
+// Computes the attention of one query over all positions of `spans`, in order: y = sum softmax(scale q.k) v. q and y
+// are [head_dim]. `scores` is scratch, one float per position.
 void Attend(const float* q, std::span<const KeyValueSpan> spans, int64_t stride, int64_t head_dim, float scale,
             float* scores, float* y);
 
-// y = x / (1 + exp(-x)). y may be x.
+// Computes y = x / (1 + exp(-x)). y may be x.
 void Silu(const float* x, int64_t n, float* y);
 
-// y = silu(gate) * up. y may be gate or up.
+// Computes y = silu(gate) * up. y may be gate or up.
 void SiluMul(const float* gate, const float* up, int64_t n, float* y);
 
-// y = x/2 (1 + erf(x / sqrt 2)), the exact GELU. y may be x.
+// Computes y = x/2 (1 + erf(x / sqrt 2)), the exact GELU. y may be x.
 void Gelu(const float* x, int64_t n, float* y);
 
-// y = x where x > 0, else exp(x) - 1. y may be x.
+// Computes y = x where x > 0, else exp(x) - 1. y may be x.
 void Elu(const float* x, int64_t n, float* y);
 
-// y = x + inverse_b * sin^2(a x) channel by channel, for [rows][channels]. y may be x.
+// Computes y = x + inverse_b * sin^2(a x) channel by channel, for [rows][channels]. y may be x.
 void SnakeBeta(const float* a, const float* inverse_b, const float* x, int64_t rows, int64_t channels, float* y);
 
-// y += x.
+// Computes y += x.
 void Add(const float* x, int64_t n, float* y);
 
-// y += scale * x, element by element.
+// Computes y += scale * x, element by element.
 void AddScaled(const float* scale, const float* x, int64_t n, float* y);
 
 // Clamps y to [-1, 1]. NaN stays NaN.

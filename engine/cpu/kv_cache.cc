@@ -7,7 +7,7 @@
 namespace qtts::cpu {
 namespace {
 
-// About 5 s of speech. Small enough that a short utterance of a small model wastes little.
+// Positions of a page: about 5 s of speech. Small enough that a short utterance of a small model wastes little.
 constexpr int64_t kPagePositions = 64;
 
 }  // namespace

@@ -21,7 +21,7 @@ class KvCache {
  public:
   explicit KvCache(const TransformerConfig& config);
 
-  // Number of positions stored so far.
+  // Returns the number of positions stored so far.
   int64_t length() const { return length_; }
 
   // Appends `count` positions, whose keys and values the caller then writes. Recycles pages that none of the new
@@ -33,23 +33,23 @@ class KvCache {
 
   // Copies the first `length` positions, without recycled ones. May throw std::bad_alloc.
   KvCache Copy(int64_t length) const;
-  // True if no position was recycled.
+  // Returns true if no position was recycled.
   bool complete() const { return first_page_ == 0; }
-  // Bytes of the keys and values it holds.
+  // Returns the bytes of the keys and values it holds.
   size_t bytes() const {
     return static_cast<size_t>((length_ - first_page_ * page_positions_) * page_rows_ * head_dim_) * sizeof(float);
   }
 
-  // [head_dim] of one stored position and KV head.
+  // Returns the [head_dim] values of one stored position and KV head.
   float* Key(int layer, int head, int64_t position) { return Row(layer, head, position); }
   float* Value(int layer, int head, int64_t position) { return Row(layer, head, position) + ValueOffset(); }
 
-  // Spans of the positions visible to `position`, itself included, for one KV head, in order. Rows are head_dim floats
-  // apart.
+  // Sets `spans` to those of the positions visible to `position`, itself included, for one KV head, in order. Rows are
+  // head_dim floats apart.
   void Visible(int layer, int head, int64_t position, std::vector<KeyValueSpan>* spans) const;
 
  private:
-  // First position visible to `position`.
+  // Returns the first position visible to `position`.
   int64_t FirstVisible(int64_t position) const;
   int64_t ValueOffset() const { return page_positions_ * head_dim_; }
   float* Row(int layer, int head, int64_t position) const;

@@ -18,7 +18,7 @@ namespace qtts::cpu {
 // Converts a small tensor (norm weights, biases, scales) to F32.
 std::vector<float> FloatsOf(const TensorView& tensor);
 
-// The tensor as a matrix: the first dimension is the rows, the product of the others the columns.
+// Returns the tensor as a matrix: the first dimension is the rows, the product of the others the columns.
 MatrixView MatrixOf(const TensorView& tensor);
 
 // Converts row `row` of a table to F32, y [cols].
@@ -34,12 +34,12 @@ class Linear {
 
   int64_t in() const { return weight_.cols; }
   int64_t out() const { return weight_.rows; }
-  // Multiply-adds of one row.
+  // Returns the multiply-adds of one row.
   int64_t work() const { return in() * out(); }
-  // Bytes of weights that a product reads.
+  // Returns the bytes of weights that a product reads.
   int64_t bytes() const;
 
-  // x [m][in] -> y [m][out].
+  // Multiplies x [m][in] -> y [m][out].
   void Run(ThreadPool& pool, const float* x, int64_t m, float* y) const { RunTogether(pool, x, m, {{this, y}}); }
 
   // A product and its output: y [m][linear->out()].
@@ -54,7 +54,7 @@ class Linear {
  private:
   struct Inputs;
 
-  // Rows of a part, the unit that threads share: whole tiles of the kernel.
+  // Returns the rows of a part, the unit that threads share: whole tiles of the kernel.
   int64_t part_rows() const { return arithmetic_ == Arithmetic::kF32 || arithmetic_ == Arithmetic::kBF16 ? 8 : kPanel; }
   int64_t parts() const { return (out() + part_rows() - 1) / part_rows(); }
   void RunParts(const Inputs& inputs, int64_t m, int64_t begin, int64_t end, float* y) const;

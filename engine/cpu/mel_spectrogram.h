@@ -25,7 +25,7 @@ class MelSpectrogram {
   std::vector<float> Compute(std::span<const float> pcm) const;
 
  private:
-  // Discrete Fourier transform of the window's length, in place.
+  // Computes the discrete Fourier transform of the window's length, in place.
   void Transform(std::vector<std::complex<double>>* x) const;
 
   MelTables tables_;

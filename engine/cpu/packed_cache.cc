@@ -19,7 +19,7 @@ namespace {
 // Cost of the checksum per byte, in multiply-adds of a matrix product.
 constexpr int64_t kChecksumWork = 4;
 
-std::atomic<int64_t> least_parameters = PackedCache::kLeastParameters;
+std::atomic<int64_t> min_parameters = PackedCache::kLeastParameters;
 
 PackedFile::Key Sha256(const std::string& text) {
   const std::unique_ptr<GChecksum, decltype(&g_checksum_free)> sum(g_checksum_new(G_CHECKSUM_SHA256), g_checksum_free);
@@ -53,7 +53,8 @@ const char* FileNameOf(Arithmetic arithmetic) {
   return nullptr;
 }
 
-// The name depends on the model's folder only: when the weights change, the new file replaces the old one.
+// Returns the name of a folder's file. It depends on the model's folder only: when the weights change, the new file
+// replaces the old one.
 std::string NameOfFolder(const std::string& folder) {
   std::error_code error;
   const std::filesystem::path path = std::filesystem::canonical(folder, error);
@@ -70,13 +71,13 @@ std::string Megabytes(uint64_t bytes) { return std::to_string(bytes / 1000000) +
 
 }  // namespace
 
-void PackedCache::SetLeastParameters(int64_t parameters) { least_parameters = parameters; }
+void PackedCache::SetLeastParameters(int64_t parameters) { min_parameters = parameters; }
 
 PackedCache::PackedCache(const Checkpoint& checkpoint, Arithmetic arithmetic, ThreadPool& pool)
     : checkpoint_(checkpoint), pool_(pool) {
   const char* const name = FileNameOf(arithmetic);
   if (name == nullptr) return;
-  if (checkpoint.talker().totals.parameters + checkpoint.predictor().totals.parameters < least_parameters) return;
+  if (checkpoint.talker().totals.parameters + checkpoint.predictor().totals.parameters < min_parameters) return;
   Result<std::string> folder = CacheFolder();
   if (!folder.ok()) {
     LogInfo("packed weights are not cached: " + folder.status().message());

@@ -34,15 +34,15 @@ class PackedCache {
   // predictor have fewer than kLeastParameters parameters: those pack in no time.
   PackedCache(const Checkpoint& checkpoint, Arithmetic arithmetic, ThreadPool& pool);
 
-  // For tests of small models.
+  // Replaces kLeastParameters, for tests of small models.
   static void SetLeastParameters(int64_t parameters);
   static constexpr int64_t kLeastParameters = 50'000'000;
 
-  // The packed bytes of the tensor whose data is at `weight`, as given to Add(). Empty if the cache has none of size
-  // `bytes`.
+  // Returns the packed bytes of the tensor whose data is at `weight`, as given to Add(). Empty if the cache has none of
+  // size `bytes`.
   std::span<const std::byte> Find(const void* weight, size_t bytes);
 
-  // `packed` must be aligned to 64 bytes and stay valid until Save().
+  // Adds the packed bytes of a tensor. `packed` must be aligned to 64 bytes and stay valid until Save().
   void Add(const void* weight, std::span<const std::byte> packed);
 
   // Writes a new file if Add() was called, and unmaps the old one. kUnreadable if the old file changed while it was

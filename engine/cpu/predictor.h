@@ -29,7 +29,7 @@ class Predictor {
 
   int64_t code_groups() const { return static_cast<int64_t>(heads_.size()) + 1; }
   int64_t vocab_size() const { return heads_.front().out(); }
-  // Cost of one frame's codes, in multiply-adds of a matrix product.
+  // Returns the cost of one frame's codes, in multiply-adds of a matrix product.
   int64_t FrameWork() const { return code_groups() * transformer_.RowWork(code_groups()); }
 
   // Samples the code of `group` (1, 2, …) for `row` from `logits` [vocab_size], which it may overwrite.

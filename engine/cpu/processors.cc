@@ -20,9 +20,9 @@ namespace {
 namespace fs = std::filesystem;
 
 // Maximum size of the affinity mask asked for, in CPUs.
-constexpr size_t kMostProcessors = size_t{1} << 16U;
+constexpr size_t kMaxProcessors = size_t{1} << 16U;
 
-// `quota` and `period` in microseconds. No limit unless both are positive numbers.
+// Returns the quota. `quota` and `period` are in microseconds. No limit unless both are positive numbers.
 std::optional<double> Quota(std::string_view quota, std::string_view period) {
   const std::optional<int64_t> most = ParseInteger(quota);
   const std::optional<int64_t> every = ParseInteger(period);
@@ -38,9 +38,9 @@ std::optional<double> QuotaOfGroup(const fs::path& folder, bool unified) {
   return Quota(quota, text);
 }
 
-// CPUs in the calling thread's affinity mask, in order; empty if the system call fails.
+// Returns the CPUs in the calling thread's affinity mask, in order; empty if the system call fails.
 std::vector<int> AffinityMask() {
-  for (size_t count = 1024; count <= kMostProcessors; count *= 2) {
+  for (size_t count = 1024; count <= kMaxProcessors; count *= 2) {
     std::vector<unsigned long> words(count / (8 * sizeof(unsigned long)));
     const size_t bytes = words.size() * sizeof(words.front());
     auto* const mask = reinterpret_cast<cpu_set_t*>(words.data());
@@ -57,7 +57,7 @@ std::vector<int> AffinityMask() {
   return {};
 }
 
-// The first of `allowed` that is in a list like "0-3,8".
+// Returns the first of `allowed` that is in a list like "0-3,8".
 std::optional<int> FirstAllowed(std::string_view list, const std::vector<int>& allowed) {
   while (!list.empty() && list.back() == '\n') list.remove_suffix(1);
   while (!list.empty()) {

@@ -7,11 +7,11 @@
 
 namespace qtts::cpu {
 
-// Number of logical CPUs in the affinity mask of the calling thread; at least 1.
+// Returns the number of logical CPUs in the affinity mask of the calling thread; at least 1.
 int AllowedProcessors();
 
-// CPU quota of the process's cgroup, in CPUs: the smallest of its group and the groups above, cgroup v2 (cpu.max) or v1
-// (cpu.cfs_quota_us). None if there is no limit or it cannot be read. Reads files below `root`.
+// Returns the CPU quota of the process's cgroup, in CPUs: the smallest of its group and the groups above, cgroup v2
+// (cpu.max) or v1 (cpu.cfs_quota_us). None if there is no limit or it cannot be read. Reads files below `root`.
 std::optional<double> ProcessorQuota(const std::filesystem::path& root = "/");
 
 struct Processors {
@@ -19,7 +19,7 @@ struct Processors {
   int cores = 1;    // physical cores among them; at most `threads`
 };
 
-// CPUs that the calling thread may use. Reads files below `root`.
+// Returns the CPUs that the calling thread may use. Reads files below `root`.
 Processors UsableProcessors(const std::filesystem::path& root = "/");
 
 }  // namespace qtts::cpu

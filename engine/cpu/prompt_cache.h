@@ -31,7 +31,7 @@ class PromptCache {
   // Caches the PrefixRows() of `prompt`, which `cache` begins with, unless they are cached already.
   void KeepPrefix(const Prompt& prompt, const KvCache& cache);
 
-  // The same, for the codec's state after `codes`.
+  // Restores in the same way the codec's state after `codes`.
   bool RestoreReference(std::span<const int32_t> codes, CodecDecoder::State* state);
   void KeepReference(std::span<const int32_t> codes, const CodecDecoder::State& state);
 

@@ -25,8 +25,8 @@ namespace qtts::cpu::HWY_NAMESPACE {
 
 constexpr int kPanelVectors = static_cast<int>(kPanel) / static_cast<int>(kLanes);
 
-// x + inverse_b * sin^2(pi * turns * x). The square has a period of one turn, so the angle is reduced to the nearest
-// whole turn. The remainder goes through a minimax polynomial.
+// Computes x + inverse_b * sin^2(pi * turns * x). The square has a period of one turn, so the angle is reduced to the
+// nearest whole turn. The remainder goes through a minimax polynomial.
 HWY_INLINE V SnakeOf(V x, V turns, V inverse_b) {
   const F32 d;
   const V angle = hn::Mul(x, turns);
@@ -73,7 +73,7 @@ bool NarrowToHalf(const float* x, int64_t n, uint16_t* y) {
   return fits;
 }
 
-// Bits of |v|. As integers they order like the magnitudes, with NaN above infinity.
+// Returns the bits of |v|. As integers they order like the magnitudes, with NaN above infinity.
 HWY_INLINE VI Magnitude(V v) { return hn::BitCast(I32(), hn::And(hn::BitCast(U32(), v), hn::Set(U32(), 0x7FFFFFFFU))); }
 
 HWY_INLINE int32_t LargestOf(VI v) {
@@ -91,9 +91,9 @@ HWY_INLINE int32_t SumOf(VI v) {
 }
 
 // Rows with a smaller largest magnitude are treated as zero: 127 divided by it would overflow.
-constexpr float kLeastMagnitude = 1e-30F;
+constexpr float kMinMagnitude = 1e-30F;
 
-// `largest_bits`: the bits of the largest magnitude of `values`.
+// Quantises a row. `largest_bits`: the bits of the largest magnitude of `values`.
 void PrepareInt8Row(const float* values, int64_t in, int32_t largest_bits, std::byte* y) {
   const F32 d;
   const float largest = std::bit_cast<float>(largest_bits);
@@ -101,7 +101,7 @@ void PrepareInt8Row(const float* values, int64_t in, int32_t largest_bits, std::
   float inverse = 0;
   if (largest_bits >= 0x7F800000) {
     scale = std::numeric_limits<float>::quiet_NaN();
-  } else if (largest >= kLeastMagnitude) {
+  } else if (largest >= kMinMagnitude) {
     scale = largest / 127.0F;
     inverse = 127.0F / largest;
   }
@@ -223,7 +223,7 @@ struct PortableBF16 {
   }
 };
 
-// kRows output rows times kPanels panels.
+// Computes kRows output rows of kPanels panels.
 template <class Products, int kRows, int kPanels>
 HWY_INLINE void Tile(const ProductConvView& view, int64_t panel, const std::byte* x, bool accumulate, float* y) {
   constexpr bool kInt8 = std::is_same_v<typename Products::Sum, VI>;

@@ -29,7 +29,7 @@ struct ProductUnits {
   bool bf16 = false;  // the CPU's BF16 dot product
 };
 
-// The best units of this machine for Highway's target in use.
+// Returns the best units of this machine for Highway's target in use.
 ProductUnits BestProductUnits();
 
 // y = x + inverse_b * sin^2(pi * turns * x) per channel: SnakeBeta() with turns = a / pi. The error is below 1e-6 *
@@ -40,7 +40,7 @@ struct SnakeView {
 };
 void FastSnake(const SnakeView& snake, const float* x, int64_t rows, int64_t channels, float* y);
 
-// True if F16 loads are at least as fast as F32 loads.
+// Returns true if F16 loads are at least as fast as F32 loads.
 bool HasHalfLoads();
 
 // Rounds n weights to F16. Returns false if one is too large for F16. Requires HasHalfLoads().
@@ -80,7 +80,7 @@ void PackOutput(const ProductConvView& view, int64_t output, const float* values
 // does in F32.
 void PrepareRows(const ProductConvView& view, const SnakeView* snake, const float* x, int64_t rows, std::byte* y);
 
-// As Conv(), for x [rows + (taps - 1) * dilation][row_bytes()].
+// Computes the same as Conv() for x [rows + (taps - 1) * dilation][row_bytes()].
 //   kInt8: y = fma(total, scale of the output, bias); total = fma(sum of a tap, scale of its row, total), tap by tap
 //     from zero. (Without FMA instructions: multiplied, then added.)
 //   kBF16: y = sums over all taps and inputs + bias.

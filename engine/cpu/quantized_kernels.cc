@@ -26,7 +26,7 @@ namespace qtts::cpu::HWY_NAMESPACE {
 
 constexpr auto kVectors = static_cast<int>(kPanel / kLanes);
 
-// Four codes of the activations, the same in every lane.
+// Returns four codes of the activations, the same in every lane.
 template <class Products>
 HWY_INLINE typename Products::Inputs Spread(const int8_t* codes) {
   int32_t four = 0;
@@ -38,7 +38,7 @@ HWY_INLINE typename Products::Inputs Spread(const int8_t* codes) {
 // core of an AMD EPYC reads them at 23 GB/s instead of 30; 4-bit codes at 31 GB/s instead of 25.
 constexpr int64_t kPrefetchBytes = 4096;
 
-// Vector `v` of the codes of step `step`: four columns of a panel's rows, counted from `codes`.
+// Loads vector `v` of the codes of step `step`: four columns of a panel's rows, counted from `codes`.
 template <class Products, CodeBits kBits>
 HWY_INLINE typename Products::Weights LoadCodes(const uint8_t* codes, int64_t step, int v) {
   if constexpr (kBits == CodeBits::k8) {
@@ -54,8 +54,8 @@ HWY_INLINE typename Products::Weights LoadCodes(const uint8_t* codes, int64_t st
 template <class Products>
 constexpr bool kHasUnit = Products::kUnit != ByteUnit::kPortable;
 
-// kCount inputs times the rows of kPanels panels, starting at `panel`. The steps of an unrolled loop add to separate
-// sums, to shorten the dependency chains.
+// Multiplies kCount inputs by the rows of kPanels panels, starting at `panel`. The steps of an unrolled loop add to
+// separate sums, to shorten the dependency chains.
 template <class Products, CodeBits kBits, int kCount, int kPanels>
 HWY_INLINE void PanelTile(const QuantizedView& w, int64_t panel, const QuantizedRows& x, int64_t row, V* totals) {
   constexpr int64_t kGroup = GroupColumns(kBits);
@@ -155,18 +155,18 @@ HWY_INLINE void PanelInputs(const QuantizedView& w, int64_t panel, const float* 
   if constexpr (kCount > 1) PanelInputs<Products, kBits, kCount / 2, kPanels>(w, panel, bias, x, row, m, y);
 }
 
-// As many inputs and panels as keep all sums in registers. Two panels share the loads of the inputs, which pays for
-// many inputs. For few inputs, one panel after the other reads weights from memory faster.
+// Takes as many inputs and panels at a time as keep all sums in registers. Two panels share the loads of the inputs,
+// which pays for many inputs. For few inputs, one panel after the other reads weights from memory faster.
 template <class Products, CodeBits kBits>
 void QuantizedMatMulAs(const QuantizedView& w, const float* bias, const QuantizedRows& x, int64_t m, int64_t begin,
                        int64_t end, float* y) {
-  constexpr int kMostInputs = kLanes >= 16 ? 4 : kHasUnit<Products> ? 2 : 1;
-  constexpr int kMostPanels = kLanes >= 16 ? 2 : 1;
+  constexpr int kMaxInputs = kLanes >= 16 ? 4 : kHasUnit<Products> ? 2 : 1;
+  constexpr int kMaxPanels = kLanes >= 16 ? 2 : 1;
   int64_t panel = begin;
-  for (; m >= kMostInputs && panel + kMostPanels <= end; panel += kMostPanels) {
-    PanelInputs<Products, kBits, kMostInputs, kMostPanels>(w, panel, bias, x, 0, m, y);
+  for (; m >= kMaxInputs && panel + kMaxPanels <= end; panel += kMaxPanels) {
+    PanelInputs<Products, kBits, kMaxInputs, kMaxPanels>(w, panel, bias, x, 0, m, y);
   }
-  for (; panel < end; ++panel) PanelInputs<Products, kBits, kMostInputs, 1>(w, panel, bias, x, 0, m, y);
+  for (; panel < end; ++panel) PanelInputs<Products, kBits, kMaxInputs, 1>(w, panel, bias, x, 0, m, y);
 }
 
 template <class Products>
@@ -182,7 +182,7 @@ void QuantizedMatMul(const QuantizedView& w, const float* bias, const QuantizedR
   QuantizedMatMulWith<PortableBytes>(w, bias, x, m, begin, end, y);
 }
 
-// Largest magnitude of n floats, n a multiple of the vector size; NaN if one is not finite.
+// Returns the largest magnitude of n floats, n a multiple of the vector size; NaN if one is not finite.
 HWY_INLINE float LargestOf(const float* x, int64_t n) {
   V largest = hn::Zero(F32());
   V poison = hn::Zero(F32());
@@ -194,7 +194,7 @@ HWY_INLINE float LargestOf(const float* x, int64_t n) {
   return hn::GetLane(hn::MaxOfLanes(F32(), largest)) + hn::GetLane(hn::SumOfLanes(F32(), poison));
 }
 
-// codes[i] = x[i] * factor, rounded to nearest, ties to even, clamped to [low, high].
+// Computes codes[i] = x[i] * factor, rounded to nearest, ties to even, clamped to [low, high].
 HWY_INLINE void Round(const float* x, int64_t n, float factor, float low, float high, int32_t* codes) {
   for (int64_t i = 0; i < n; i += kLanes) {
     const V scaled = hn::Mul(hn::LoadU(F32(), x + i), hn::Set(F32(), factor));
@@ -204,15 +204,15 @@ HWY_INLINE void Round(const float* x, int64_t n, float factor, float low, float 
 }
 
 // Groups with a smaller largest value are treated as zero: the inverse of their scale would overflow.
-constexpr float kLeastScale = 1e-30F;
+constexpr float kMinScale = 1e-30F;
 constexpr float kNoNumber = std::numeric_limits<float>::quiet_NaN();
 
 void QuantizeRow(const float* x, int64_t cols, int64_t group, int8_t* high, int8_t* low, float* scales, int32_t* sums) {
-  constexpr int64_t kMostColumns = GroupColumns(CodeBits::k8);
+  constexpr int64_t kMaxColumns = GroupColumns(CodeBits::k8);
   constexpr auto kMost = static_cast<float>(kLargestCode);
   const hn::Rebind<int8_t, I32> bytes;
-  alignas(64) float padded[kMostColumns];
-  alignas(64) int32_t rounded[kMostColumns];
+  alignas(64) float padded[kMaxColumns];
+  alignas(64) int32_t rounded[kMaxColumns];
   for (int64_t c = 0; c < cols; c += group, high += group, low += group, ++scales, ++sums) {
     const float* from = x + c;
     if (cols - c < group) {
@@ -220,7 +220,7 @@ void QuantizeRow(const float* x, int64_t cols, int64_t group, int8_t* high, int8
       from = padded;
     }
     const float largest = LargestOf(from, group);
-    if (!(largest > kLeastScale)) {
+    if (!(largest > kMinScale)) {
       std::fill_n(high, group, int8_t{0});
       std::fill_n(low, group, int8_t{0});
       *scales = std::isnan(largest) ? kNoNumber : 0.0F;
@@ -298,10 +298,10 @@ HWY_INLINE uint16_t QuantizeTo4(const float* w, float largest, int32_t* codes) {
 
 // Writes the codes of a group to their places in a panel. `to` is the place of the group's first column.
 HWY_INLINE void PlaceCodes(const int32_t* codes, CodeBits bits, uint8_t* to) {
-  constexpr int64_t kMostColumns = GroupColumns(CodeBits::k8);
+  constexpr int64_t kMaxColumns = GroupColumns(CodeBits::k8);
   const int64_t group = GroupColumns(bits);
   const hn::Rebind<uint8_t, I32> bytes;
-  alignas(64) uint8_t narrow[kMostColumns];
+  alignas(64) uint8_t narrow[kMaxColumns];
   const VI offset = hn::Set(I32(), bits == CodeBits::k8 ? 128 : 8);
   for (int64_t i = 0; i < group; i += kLanes) {
     hn::StoreU(hn::DemoteTo(bytes, hn::Add(hn::LoadU(I32(), codes + i), offset)), bytes, narrow + i);
@@ -339,7 +339,7 @@ void QuantizeWeights(const MatrixView& w, const QuantizedView& view, int64_t beg
         const float* const floats = row_floats.data() + g * group;
         const float largest = LargestOf(floats, group);
         uint16_t& scale = scales[panel * view.panel_scales() + g * kPanel + lane];
-        if (!(largest > kLeastScale)) {
+        if (!(largest > kMinScale)) {
           std::fill_n(rounded, group, 0);
           scale = std::isnan(largest) ? kNoNumberBits : uint16_t{0};
         } else if (view.bits == CodeBits::k8) {

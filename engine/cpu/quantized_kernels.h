@@ -24,7 +24,7 @@ namespace qtts::cpu {
 
 enum class CodeBits { k4, k8 };
 
-// Columns per scale.
+// Returns the columns per scale.
 constexpr int64_t GroupColumns(CodeBits bits) { return bits == CodeBits::k8 ? 64 : 32; }
 
 // A weight matrix in panels of 16 rows. The last panel and the last group of each row are padded with zeros. 8-bit
@@ -40,7 +40,7 @@ struct QuantizedView {
 
   int64_t groups() const { return (cols + GroupColumns(bits) - 1) / GroupColumns(bits); }
   int64_t panels() const { return (rows + kPanel - 1) / kPanel; }
-  // Bytes of codes and number of scales in one panel.
+  // Returns the bytes of codes and number of scales in one panel.
   int64_t panel_codes() const { return groups() * GroupColumns(bits) * kPanel / (bits == CodeBits::k8 ? 1 : 2); }
   int64_t panel_scales() const { return groups() * kPanel; }
 };
@@ -66,9 +66,9 @@ inline constexpr int32_t kLargestCode = 127 * 256 + 127;
 // Quantises one row x [cols].
 void QuantizeRow(const float* x, int64_t cols, int64_t group, int8_t* high, int8_t* low, float* scales, int32_t* sums);
 
-// y[i][r] = bias[r] + sum over groups of (integer sum) * (w's scale * x's scale), for the rows r of panels [begin, end)
-// and i < m; y is [m][w.rows]; `bias` [w.rows] may be null. A unit that Highway's target in use lacks counts as
-// kPortable.
+// Computes y[i][r] = bias[r] + sum over groups of (integer sum) * (w's scale * x's scale), for the rows r of panels
+// [begin, end) and i < m; y is [m][w.rows]; `bias` [w.rows] may be null. A unit that Highway's target in use lacks
+// counts as kPortable.
 void QuantizedMatMul(const QuantizedView& w, const float* bias, const QuantizedRows& x, int64_t m, int64_t begin,
                      int64_t end, float* y, ByteUnit unit);
 

@@ -10,7 +10,7 @@
 namespace qtts::cpu {
 namespace {
 
-constexpr double kLeastVariance = 1e-12;
+constexpr double kMinVariance = 1e-12;
 
 // Rows per attention chunk. Its input is three times as wide as the rows.
 constexpr int64_t kAttentionRows = 256;
@@ -21,8 +21,8 @@ void Relu(std::vector<float>* x) {
   for (float& value : *x) value = std::max(value, 0.0F);
 }
 
-// Mean and standard deviation of each of `channels` over all rows of x. Row t of channel c has the weight weight(t, c).
-// Returns [means, deviations].
+// Computes mean and standard deviation of each of `channels` over all rows of x. Row t of channel c has the weight
+// weight(t, c). Returns [means, deviations].
 template <typename Weight>
 std::vector<float> Statistics(const std::vector<float>& x, int64_t channels, const Weight& weight) {
   const auto width = ToSize(channels);
@@ -37,7 +37,7 @@ std::vector<float> Statistics(const std::vector<float>& x, int64_t channels, con
   statistics.reserve(2 * width);
   for (const double value : mean) statistics.push_back(static_cast<float>(value));
   for (const double value : variance) {
-    statistics.push_back(static_cast<float>(std::sqrt(std::max(value, kLeastVariance))));
+    statistics.push_back(static_cast<float>(std::sqrt(std::max(value, kMinVariance))));
   }
   return statistics;
 }

@@ -20,12 +20,12 @@ class SpeakerEncoder {
  public:
   SpeakerEncoder(const SpeakerEncoderConfig& config, const SpeakerEncoderWeights& weights, ThreadPool& pool);
 
-  // Minimum number of samples: shorter inputs cannot be reflected at the ends in every layer.
+  // Returns the minimum number of samples: shorter inputs cannot be reflected at the ends in every layer.
   int64_t least_samples() const;
 
   // Encodes pcm (24 kHz, at least least_samples()) to the x-vector [enc_dim]. Damaged weights may give NaN.
   std::vector<float> Encode(std::span<const float> pcm) const;
-  // Encode() without the spectrogram: mels [rows][mel_bins].
+  // Encodes a spectrogram: mels [rows][mel_bins].
   std::vector<float> EncodeMels(const std::vector<float>& mels) const;
 
  private:
@@ -38,17 +38,17 @@ class SpeakerEncoder {
     CausalConv squeeze, excite;
   };
 
-  // A convolution with as many output rows as input rows. Both ends are padded by reflection, without repeating the
-  // first and last rows.
+  // Runs a convolution with as many output rows as input rows. Both ends are padded by reflection, without repeating
+  // the first and last rows.
   Rows Convolve(const CausalConv& conv, const Rows& x) const;
   Rows Tdnn(const CausalConv& conv, const Rows& x) const;
   Rows RunBlock(const Block& block, const Rows& x) const;
   Rows Res2Net(const Block& block, const Rows& x) const;
   // Multiplies x by the gate of each channel.
   void SqueezeExcite(const Block& block, Rows* x) const;
-  // Attentive statistics pooling: [time][channels] to means and standard deviations [2 * channels].
+  // Pools by attentive statistics: [time][channels] to means and standard deviations [2 * channels].
   std::vector<float> Pool(const Rows& x) const;
-  // Attention scores per row and channel, before the softmax over time.
+  // Returns the attention scores per row and channel, before the softmax over time.
   Rows AttentionScores(const Rows& x) const;
 
   SpeakerEncoderConfig config_;

@@ -23,18 +23,19 @@ class Talker {
   int64_t hidden_size() const { return head_.in(); }
   int64_t vocab_size() const { return head_.out(); }
   int64_t max_positions() const { return transformer_.config().max_positions; }
-  // Cost of one input row at `position`, in multiply-adds of a matrix product.
+  // Returns the cost of one input row at `position`, in multiply-adds of a matrix product.
   int64_t RowWork(int64_t position) const { return transformer_.RowWork(position); }
   KvCache NewCache() const { return KvCache(transformer_.config()); }
 
-  // Heads whose queries are given beside the results: [heads][head_dim] for each sequence. See Transformer::Watch().
+  // Sets the heads whose queries are given beside the results: [heads][head_dim] for each sequence. See
+  // Transformer::Watch().
   void Watch(std::span<const QueryHead> heads) { transformer_.Watch(heads); }
   size_t query_size() const { return transformer_.watched() * static_cast<size_t>(transformer_.config().head_dim); }
 
   // Appends rows of a prompt to a sequence: inputs [rows][hidden].
   void Prefill(KvCache* cache, std::span<const float> inputs);
-  // The same, for the last rows of the prompt. Also gives hidden [hidden] and logits [vocab] of the last row, and its
-  // queries of the watched heads unless `queries` is null.
+  // Runs the last rows of the prompt. Also gives hidden [hidden] and logits [vocab] of the last row, and its queries of
+  // the watched heads unless `queries` is null.
   void Prefill(KvCache* cache, std::span<const float> inputs, float* hidden, float* logits, float* queries = nullptr);
 
   // Appends one row to each sequence. inputs [sequences][hidden] are replaced by the hidden states; logits is

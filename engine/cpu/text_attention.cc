@@ -9,7 +9,7 @@
 namespace qtts::cpu {
 namespace {
 
-// Logarithm of the sum of exp(score).
+// Returns the logarithm of the sum of exp(score).
 double LogSum(std::span<const float> scores) {
   const double largest = *std::max_element(scores.begin(), scores.end());
   double sum = 0;

@@ -17,8 +17,8 @@ namespace qtts::cpu {
 int64_t ScorePositions(const KvCache& cache, const TransformerConfig& config, const QueryHead& head,
                        std::span<const float> query, std::vector<float>* scores);
 
-// The scores of the text in the cache's last row: see TextScores. Empty if nothing is wanted, or the row sees none of
-// the text.
+// Returns the scores of the text in the cache's last row: see TextScores. Empty if nothing is wanted, or the row sees
+// none of the text.
 TextScores ScoreText(const KvCache& cache, const TransformerConfig& config, const QueryHead& head,
                      std::span<const float> query, const TextWindow& window);
 

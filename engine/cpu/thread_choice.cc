@@ -63,7 +63,7 @@ double ProcessorSeconds() {
   return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_nsec) * 1e-9;
 }
 
-// Time of the fastest pass in which all `threads` had a CPU; none if there was no such pass.
+// Returns the time of the fastest pass in which all `threads` had a CPU; none if there was no such pass.
 template <typename Function>
 std::optional<double> BestSeconds(int threads, const Function& function) {
   std::optional<double> best;
@@ -96,7 +96,7 @@ class Products {
     });
   }
 
-  // Seconds to read `bytes`.
+  // Returns the seconds to read `bytes`.
   std::optional<double> Measure(int64_t bytes) {
     const int64_t loops = std::clamp<int64_t>(kPassBytes / (rows_ * kRowBytes), 1, 16);
     const auto seconds = BestSeconds(pool_.threads(), [&] {
@@ -137,7 +137,7 @@ class Convolution {
         x_((kRows + kTaps - 1) * kChannels),
         y_(kRows * kChannels) {}
 
-  // Seconds for `multiply_adds`.
+  // Returns the seconds for `multiply_adds`.
   std::optional<double> Measure(int64_t multiply_adds) {
     const ConvView conv{DType::kF32, weights_.data(), bias_.data(), kChannels, kChannels, kTaps};
     constexpr int64_t kWork = kRows * kTaps * kChannels * kChannels;

@@ -12,12 +12,13 @@
 
 namespace qtts::cpu {
 
-// Initial number of threads of a pool: `threads`; for 0, one per logical CPU that the caller may use, at most 64.
+// Returns the initial number of threads of a pool: `threads`; for 0, one per logical CPU that the caller may use, at
+// most 64.
 int InitialThreads(int threads);
-// The same, for compute-bound work, which gains nothing from SMT: for 0, one thread per core.
+// Returns the same for compute-bound work, which gains nothing from SMT: for 0, one thread per core.
 int ThreadsForArithmetic(int threads);
 
-// The thread counts to measure, largest first: all logical CPUs, all cores, and fractions of the cores.
+// Returns the thread counts to measure, largest first: all logical CPUs, all cores, and fractions of the cores.
 std::vector<int> ThreadCandidates(const Processors& usable);
 
 // Measures a time with `threads` threads, in any unit. None if other processes kept the threads from running.

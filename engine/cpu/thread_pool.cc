@@ -32,7 +32,7 @@ constexpr int64_t kWorthWaking = nanoseconds(microseconds(20)).count() * kWorkPe
 
 // Polling time before a thread sleeps: longer than nearly all gaps between the loops of a frame.
 constexpr nanoseconds kPoll = microseconds(50);
-// After this time a polling thread yields its CPU to waiting threads.
+// Time after which a polling thread yields its CPU to waiting threads.
 constexpr nanoseconds kYieldAfter = microseconds(5);
 // A sched_yield() that takes longer than this ran another thread.
 constexpr nanoseconds kIdleYield = microseconds(10);

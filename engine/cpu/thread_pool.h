@@ -19,8 +19,8 @@ namespace qtts::cpu {
 // this many per nanosecond.
 inline constexpr int64_t kWorkPerNanosecond = 40;
 
-// Work of reading `bytes` of weights once, which bounds a one-row product: 40 GB/s per thread, the rate of a cache.
-// Reads from memory are slower, but are far above the sharing limits in any case.
+// Returns the work of reading `bytes` of weights once, which bounds a one-row product: 40 GB/s per thread, the rate of
+// a cache. Reads from memory are slower, but are far above the sharing limits in any case.
 constexpr int64_t WorkOfReading(int64_t bytes) { return bytes * kWorkPerNanosecond / 40; }
 
 // Runs one parallel loop at a time on a fixed set of threads, including the caller's. Each thread first runs its own

@@ -42,14 +42,14 @@ class Transformer {
   // sequence is split into calls. May throw std::bad_alloc.
   void Forward(std::span<const SequenceRows> sequences, float* x);
 
-  // Heads whose queries, after norm and RoPE, are copied to SequenceRows::queries: [heads][head_dim], in this order. No
-  // other result changes.
+  // Sets the heads whose queries, after norm and RoPE, are copied to SequenceRows::queries: [heads][head_dim], in this
+  // order. No other result changes.
   void Watch(std::span<const QueryHead> heads) { watched_.assign(heads.begin(), heads.end()); }
   size_t watched() const { return watched_.size(); }
 
   const TransformerConfig& config() const { return config_; }
 
-  // Cost of one row at `position`, in multiply-adds of a matrix product.
+  // Returns the cost of one row at `position`, in multiply-adds of a matrix product.
   int64_t RowWork(int64_t position) const;
 
  private:
@@ -74,9 +74,9 @@ class Transformer {
   void CopyQueries(int index, const Row& row, const float* q) const;
   void AttendRow(int index, int64_t row, int64_t first_head, int64_t end_head);
   void Mlp(const Layer& layer, float* x);
-  // x += scale * branch_, row by row; no scale if `scale` is empty.
+  // Computes x += scale * branch_, row by row; no scale if `scale` is empty.
   void AddBranch(const std::vector<float>& scale, float* x);
-  // The cosines, then the sines, of the angles of `position`: [head_dim].
+  // Computes the cosines, then the sines, of the angles of `position`: [head_dim].
   void RotationOf(int64_t position, float* rotation) const;
 
   TransformerConfig config_;

@@ -35,12 +35,13 @@ class WeightPacker {
   WeightPacker& operator=(const WeightPacker&) = delete;
 
   Arithmetic arithmetic() const { return arithmetic_; }
-  // Bits of a code; for kInt8 and kInt4 only.
+  // Returns the bits of a code; for kInt8 and kInt4 only.
   CodeBits bits() const { return arithmetic_ == Arithmetic::kInt4 ? CodeBits::k4 : CodeBits::k8; }
-  // For products of the weights; for kInt8 and kInt4 only.
+  // Returns the unit for products of the weights; for kInt8 and kInt4 only.
   ByteUnit unit() const { return unit_; }
 
-  // Packer of weights that always have 8 bits: this one for kInt8, one that it owns for kInt4, null for the others.
+  // Returns the packer of weights that always have 8 bits: this one for kInt8, one that it owns for kInt4, null for the
+  // others.
   WeightPacker* eight_bits() { return arithmetic_ == Arithmetic::kInt8 ? this : eight_bits_.get(); }
 
   // Quantises `w`. This and the next two functions may throw std::bad_alloc.
@@ -53,7 +54,7 @@ class WeightPacker {
   // CPU's F16 loads are slower than F32.
   TensorView ToHalf(const TensorView& w);
 
-  // Bytes of memory allocated.
+  // Returns the bytes of memory allocated.
   size_t bytes() const { return bytes_ + (eight_bits_ == nullptr ? 0 : eight_bits_->bytes()); }
   // Reports that `w` has been packed, here or elsewhere, and is not read any more.
   void ReportReplaced(const MatrixView& w) const;
@@ -64,7 +65,7 @@ class WeightPacker {
   };
 
   std::byte* Allocate(size_t bytes);
-  // A copy of the cache's entry for the tensor whose data is at `weight`; null if there is none.
+  // Returns a copy of the cache's entry for the tensor whose data is at `weight`; null if there is none.
   const std::byte* CopyFromCache(const void* weight, size_t bytes);
   void AddToCache(const void* weight, const void* packed, size_t bytes) const;
 

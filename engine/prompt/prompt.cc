@@ -25,7 +25,7 @@ constexpr const char* kWholeTextAdvice =
     "checkpoint, its speech gets faster towards the end, by 17 % in a public measurement. Set layout to non-streaming, "
     "or to streaming if this is what you want";
 
-// Only a speaker selects a dialect. The official code recognises dialects by name.
+// Returns true for a dialect. Only a speaker selects one. The official code recognises dialects by name.
 bool IsDialect(std::string_view language) { return language.find("dialect") != std::string_view::npos; }
 
 std::string ModelPhrase(ModelType type) { return "a " + std::string(ModelTypeName(type)) + " checkpoint"; }

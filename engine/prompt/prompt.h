@@ -67,8 +67,8 @@ class PromptBuilder {
   // use, settings out of range, open text in the non-streaming layout.
   Result<std::vector<std::string>> Validate(const Request& request) const;
 
-  // Minimum number of text ids that Build() needs while the text is incomplete: the role's and one of text; more for
-  // ICL, where the text runs beside the reference codes. Errors: as Validate().
+  // Returns the minimum number of text ids that Build() needs while the text is incomplete: the role's and one of text;
+  // more for ICL, where the text runs beside the reference codes. Errors: as Validate().
   Result<size_t> TextIdsNeeded(const Request& request) const;
 
   // Builds the prompt of `request` with the text `text_ids`; Request::text is not read. An incomplete text must have
@@ -80,7 +80,7 @@ class PromptBuilder {
   // more tokens than the model has positions.
   static constexpr size_t kTextBytesPerPosition = 16;
   size_t max_text_bytes() const;
-  // Maximum text in tokens: one per position of the model, in every layout.
+  // Returns the maximum length of a text in tokens: one per position of the model, in every layout.
   size_t max_text_tokens() const;
 
   int32_t eos_text_id() const { return config_.tts_eos_token_id; }
@@ -106,7 +106,7 @@ class PromptBuilder {
   Status PlanClonedVoice(const ClonedVoice& voice, Plan* plan) const;
   // Implements TextIdsNeeded().
   static size_t IdsNeeded(const Plan& plan);
-  // The ids of `text` within its turn: those of role + "\n" + text.
+  // Returns the ids of `text` within its turn: those of role + "\n" + text.
   Result<std::vector<int32_t>> TurnIds(std::string_view role, const std::string& text) const;
 
   ModelConfig config_;

@@ -37,7 +37,7 @@ QTTS_HOST_DEVICE inline PhiloxWords Philox4x32(PhiloxWords counter, uint32_t key
 // Purpose of a draw. Draws of different purposes are independent.
 enum class DrawPurpose : uint32_t { kGumbel = 0, kPartSeed = 1 };
 
-// The 32 random bits of candidate `token` of codebook `codebook` in frame `frame`.
+// Returns the 32 random bits of candidate `token` of codebook `codebook` in frame `frame`.
 QTTS_HOST_DEVICE inline uint32_t DrawBits(uint64_t seed, uint32_t frame, uint32_t codebook, uint32_t token,
                                           DrawPurpose purpose) {
   return Philox4x32({{frame, codebook, token, static_cast<uint32_t>(purpose)}}, static_cast<uint32_t>(seed),
@@ -45,8 +45,8 @@ QTTS_HOST_DEVICE inline uint32_t DrawBits(uint64_t seed, uint32_t frame, uint32_
       .v[0];
 }
 
-// The seed of part `part` of an utterance with `seed` (Request::parts). The first part has the utterance's own, so a
-// text of one part sounds the same with and without parts.
+// Returns the seed of part `part` of an utterance with `seed` (Request::parts). The first part has the utterance's own,
+// so a text of one part sounds the same with and without parts.
 inline uint64_t SeedOfPart(uint64_t seed, int part) {
   if (part == 0) return seed;
   const PhiloxWords words =

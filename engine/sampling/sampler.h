@@ -38,7 +38,7 @@ class TalkerSampler {
   // can be sampled.
   int32_t Sample(std::span<float> logits);
 
-  // Number of ids sampled so far, including the end.
+  // Returns the number of ids sampled so far, including the end.
   int64_t count() const { return count_; }
 
  private:

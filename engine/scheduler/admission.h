@@ -34,7 +34,8 @@ struct Admission {
   // Utterances that may wait for longer than this are never refused.
   std::chrono::nanoseconds forever = std::chrono::hours(24 * 365);
 
-  // `slowness`: steps take so many times as long as the device's cost says (PeriodWatch::slowness()).
+  // Decides whether the first utterance that waits may begin. `slowness`: steps take so many times as long as the
+  // device's cost says (PeriodWatch::slowness()).
   Verdict Decide(const DeviceView& device, const WaitingView& first, double slowness) const;
 
   // Returns true if all real-time streams would keep up with their readers beside one more utterance, and beside as

@@ -30,7 +30,7 @@ class Inbox {
 
   // Takes a stream out; null if there is none.
   RunningPtr Take();
-  // If `wait`, waits until a stream is listed, Stop() is called or it is `until`. Then forgets what was announced.
+  // Waits, if `wait`, until a stream is listed, Stop() is called or it is `until`. Then forgets what was announced.
   void Await(bool wait, const std::optional<StreamClock::time_point>& until);
 
  private:

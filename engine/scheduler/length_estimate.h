@@ -24,7 +24,7 @@ class LengthEstimate {
     tokens_ /= 2;
     frames_ /= 2;
   }
-  // At most what the runaway guard allows.
+  // Returns the estimate for a text, at most what the runaway guard allows.
   int64_t FramesOf(size_t text_tokens) const {
     const double frames = frames_ / tokens_ * static_cast<double>(text_tokens);
     return static_cast<int64_t>(std::min(frames, static_cast<double>(RunawayGuard::MostFrames(text_tokens))));

@@ -20,7 +20,7 @@ class PageForecast {
 
   void Clear() { pages_.clear(); }
   void Add(Context context);
-  // Pages of all contexts, with `context` beside them, at the time when they take most.
+  // Returns the pages of all contexts, with `context` beside them, at the time when they take most.
   int64_t MostWith(Context context) const;
 
  private:

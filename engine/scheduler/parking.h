@@ -45,7 +45,7 @@ class Parking {
   // since no other has pages and they don't suffice for it; then the call is to be repeated. Null: all others wait or
   // are back. `returned`: set if one came back.
   RunningPtr ReturnStreams(size_t starved, bool* returned);
-  // If all streams with pages need more, returns the one that came last, which must end so that others go on.
+  // Returns, if all streams with pages need more, the one that came last, which must end so that others go on.
   RunningPtr LastIfAllStarve() const;
   // Returns the error of a stream that ends for want of pages.
   Status Shortage() const;

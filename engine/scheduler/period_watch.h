@@ -16,44 +16,44 @@ class PeriodWatch {
   using TimePoint = std::chrono::steady_clock::time_point;
   static constexpr std::chrono::seconds kWhile{2};
 
-  // A step that ended at `now` took `seconds`. The model said `predicted`, and `all` for a step of all streams. Returns
-  // true if steps are expected to take longer from now on.
+  // Adds a step, which ended at `now` and took `seconds`. The model said `predicted`, and `all` for a step of all
+  // streams. Returns true if steps are expected to take longer from now on.
   bool Add(TimePoint now, double seconds, double predicted, double all) {
     took_ += seconds;
     predicted_ += predicted;
     if (now - begin_ < kPeriod) return false;
     const double ratio = predicted_ > 0 ? took_ / predicted_ : 1;
     if (ratio * all > kSlowSeconds) {
-      least_ = slow_ == 0 ? ratio : std::min(least_, ratio);
+      min_ = slow_ == 0 ? ratio : std::min(min_, ratio);
       ++slow_;
     } else {
       slow_ = 0;
     }
-    const bool found = slow_ == kMostSlow;
+    const bool found = slow_ == kMaxSlow;
     if (found) {
       until_ = now + kWhile;
-      slowness_ = std::max(least_, 1.0);
+      slowness_ = std::max(min_, 1.0);
       slow_ = 0;
     }
     begin_ = now;
     took_ = predicted_ = 0;
     return found;
   }
-  // How many times as long as the model says steps are expected to take.
+  // Returns the factor by which steps are expected to take longer than the model says.
   double slowness(TimePoint now) const { return now < until_ ? slowness_ : 1; }
-  // The end of that time; in the past if it is over.
+  // Returns the end of that time; in the past if it is over.
   TimePoint until() const { return until_; }
 
  private:
   static constexpr std::chrono::milliseconds kPeriod{80};
   static constexpr double kSlowSeconds = 0.076;
-  static constexpr int kMostSlow = 3;
+  static constexpr int kMaxSlow = 3;
 
   TimePoint begin_;
   TimePoint until_;
   double took_ = 0;
   double predicted_ = 0;
-  double least_ = 1;  // ratio of the last slow_ frame times
+  double min_ = 1;  // ratio of the last slow_ frame times
   double slowness_ = 1;
   int slow_ = 0;
 };

@@ -67,13 +67,13 @@ struct Running {
   StreamClock::time_point first_sound;
   bool end_logged = false;
 
-  // Positions that the next frame attends to.
+  // Returns the positions that the next frame attends to.
   int64_t positions() const { return prompt_rows + submitted + 1; }
   bool real_time() const { return stream->request().real_time; }
-  // Frames of the utterance.
+  // Returns the frames of the utterance.
   int64_t all_submitted() const { return earlier_frames + submitted; }
   int64_t all_delivered() const { return earlier_frames + delivered; }
-  // True if the reader has a frame and plays it.
+  // Returns true if the reader has a frame and plays it.
   bool plays() const { return all_delivered() > 0 && held_frames.empty(); }
   size_t in_flight() const { return static_cast<size_t>(submitted - delivered); }
   StreamView View() const {
@@ -89,9 +89,9 @@ struct Running {
             .lead = static_cast<int64_t>(stream->lead_frames()),
             .first_sound = first_sound};
   }
-  // Positions of the context, of which a parked stream's pages are kept.
+  // Returns the positions of the context, of which a parked stream's pages are kept.
   int64_t context() const { return prompt_rows + submitted; }
-  // True if the next frame's text is known: sets the id before it (FrameStep::text_id).
+  // Returns true if the next frame's text is known: sets the id before it (FrameStep::text_id).
   bool NextText(int32_t* id) const {
     if (submitted == 0) {
       *id = kNoText;
@@ -105,14 +105,14 @@ struct Running {
     return true;
   }
 
-  // Number of frames that the rest of the utterance may have, as max_new_tokens of its next part. The model makes a
-  // frame at least.
+  // Returns the number of frames that the rest of the utterance may have, as max_new_tokens of its next part. The model
+  // makes a frame at least.
   int64_t MaxNewTokens() const {
     const Request& request = stream->request();
     if (request.max_frames == 0) return request.settings.max_new_tokens;
     return std::min(request.settings.max_new_tokens, std::max<int64_t>(request.max_frames - earlier_frames, 1) + 1);
   }
-  // True if no further part may follow.
+  // Returns true if no further part may follow.
   bool ReachedMaxFrames() const {
     const int64_t max_frames = stream->request().max_frames;
     return max_frames > 0 && all_delivered() >= max_frames;
@@ -142,7 +142,7 @@ struct Running {
     return missed_end;
   }
 
-  // The window of scores that the next frame asks for.
+  // Returns the window of scores that the next frame asks for.
   TextWindow NextWindow() {
     windows.push_back(aligner ? aligner->WindowOf(submitted) : TextWindow());
     return windows.back();

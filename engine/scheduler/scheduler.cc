@@ -395,7 +395,8 @@ void Scheduler::DeliverResult(const Submitted& submitted, FrameResult result) {
   lists_.ListIfReady(running);
 }
 
-// The model has ended a part of an utterance, or missed its end. Begins the next one, or ends the utterance.
+// Ends a part of an utterance, which the model has ended, or whose end it has missed. Begins the next one, or ends the
+// utterance.
 void Scheduler::EndPart(const RunningPtr& running, EndReason reason, Status status) {
   running->ReleaseHeldFrames();
   if (running->aligner) {
@@ -417,7 +418,7 @@ void Scheduler::EndPart(const RunningPtr& running, EndReason reason, Status stat
   TakeNews(running);
 }
 
-// The device is lost, or memory has run out: every stream fails, now and later. A new engine is needed. Needs no
+// Fails every stream, now and later: the device is lost, or memory has run out. A new engine is needed. Needs no
 // memory; if the log's sink needs some and there is none, the line is lost.
 void Scheduler::FailAll(const Status& status) {
   std::ignore = CatchExhaustion("log", [&] {

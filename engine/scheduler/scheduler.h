@@ -53,8 +53,8 @@ class Scheduler {
   // Announces a stream: see Inbox.
   void Expect() { inbox_.Expect(); }
   void Add(std::shared_ptr<StreamState> stream) { inbox_.Add(std::make_shared<Running>(std::move(stream))); }
-  // True if the backend failed as a whole, or memory ran out outside of it. Every stream ends with that error, now and
-  // later.
+  // Returns true if the backend failed as a whole, or memory ran out outside of it. Every stream ends with that error,
+  // now and later.
   bool device_lost() const { return device_lost_; }
   Occupancy occupancy() const;
 
@@ -73,7 +73,7 @@ class Scheduler {
   void Run();
   void RunUntilStopped();
   std::optional<StreamClock::time_point> WakeTime() const;
-  // Streams come and go.
+  // Functions for streams that come and go:
   void UpdateStream(const RunningPtr& running);
   void TakeNews(const RunningPtr& running);
   void EndPart(const RunningPtr& running, EndReason reason, Status status);
@@ -81,18 +81,18 @@ class Scheduler {
   void CloseSlot(Running* running);
   void FailAll(const Status& status);
   void FailAdded(const Status& status);
-  // Utterances that have not spoken yet.
+  // Functions for utterances that have not spoken yet:
   Verdict JudgeFirst();
   bool OpenSlots();
   bool Open(const RunningPtr& running);
   void FailToBegin(const RunningPtr& running, const Status& status);
   void RefuseExpired(StreamClock::time_point now);
   bool RunPrompts();
-  // Parked streams and those without pages.
+  // Functions for parked streams and those without pages:
   bool ReturnStreams();
   bool EndOneIfAllStarve();
   void EndForWantOfPages(const RunningPtr& running);
-  // Steps.
+  // Functions for steps:
   bool SubmitStep();
   void TakePages();
   Submission MakeSubmission();

@@ -10,7 +10,7 @@
 
 namespace qtts {
 
-// A step's time begins when the device was done with the one before.
+// Adds a step. Its time begins when the device was done with the one before.
 void StepMeter::Add(const Step& step, StreamClock::time_point now, const StepPolicy& policy, DeviceView* device) {
   const std::chrono::nanoseconds took = now - std::max(step.start, ended_);
   const std::chrono::duration<double> passed = now - std::exchange(ended_, now);

@@ -26,7 +26,7 @@ class StepMeter {
 
   // Counts a step that ended at `now`, and updates what `device` tells of its speed.
   void Add(const Step& step, StreamClock::time_point now, const StepPolicy& policy, DeviceView* device);
-  // See PeriodWatch.
+  // Returns PeriodWatch::slowness().
   double slowness(StreamClock::time_point now) const { return watch_.slowness(now); }
   StreamClock::time_point slow_until() const { return watch_.until(); }
   void Tell(Occupancy* occupancy) const;

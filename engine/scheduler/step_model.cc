@@ -39,7 +39,7 @@ StepCost StepModel::Cost(double mean_positions) {
           .mean_positions = mean_positions};
 }
 
-// A term whose factor would be negative is left out, and the others are fitted again.
+// Fits the model. A term whose factor would be negative is left out, and the others are fitted again.
 void StepModel::Fit() {
   std::array<bool, kTerms> used = {true, true, true, true};
   for (size_t round = 0; round < kTerms; ++round) {

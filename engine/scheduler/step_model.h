@@ -35,13 +35,13 @@ class StepModel {
   // Learns that a step took `seconds`: `rows` streams with `positions` positions in all, and `prompts`, the work on
   // prompts since the step before, in frames' work (PrefillProgress::work).
   void Add(int64_t rows, int64_t positions, double prompts, double seconds);
-  // True once there are enough steps to predict from.
-  bool fitted() const { return steps_ >= kLeastSteps; }
+  // Returns true once there are enough steps to predict from.
+  bool fitted() const { return steps_ >= kMinSteps; }
   // Returns the model's terms. `mean_positions`: of a stream of the last step.
   StepCost Cost(double mean_positions = 0);
 
  private:
-  static constexpr int64_t kLeastSteps = 32;
+  static constexpr int64_t kMinSteps = 32;
   static constexpr size_t kTerms = 4;
   using Vector = std::array<double, kTerms>;
 

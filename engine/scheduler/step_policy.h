@@ -24,7 +24,7 @@ struct StepPolicy {
   int64_t busy_lead = 4;
   // Frames of an utterance that have steps of their own. The first one is often silent.
   int64_t newcomer_frames = 2;
-  // Where a step of all takes longer, newcomers join it: their own steps would take the time that others need.
+  // Time of a step of all above which newcomers join it: their own steps would take the time that others need.
   double join_seconds = 0.060;
   // The same where readers take all that the device makes: more than `read_ahead_share` of the streams of a step are
   // read by `read_ahead` faster than they are played. An application's queues take a second in advance.

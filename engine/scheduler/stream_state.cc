@@ -109,7 +109,7 @@ bool StreamState::BeginNextPart(EndReason reason) {
   return true;
 }
 
-// Checked before tokenizing, which takes time. Parts are short enough.
+// Checks the length before tokenizing, which takes time. Parts are short enough.
 Status StreamState::CheckLengthLocked(std::string_view more) {
   if (splitter_) return Status::Ok();
   text_bytes_ += more.size();

@@ -42,7 +42,7 @@ class StreamState {
   // Adds the request's text. Errors: a complete text that makes no prompt; a text that is too long.
   Status Begin();
 
-  // Functions of the reader, documented in Stream.
+  // Functions of the reader, documented in Stream:
   Status Append(std::string_view text);
   Status FinishText();
   ReadState Read(Frame* frame, bool wait);
@@ -52,26 +52,26 @@ class StreamState {
   std::vector<SpokenWord> last_words() const;
   SpeechReport report() const;
 
-  // Functions of the scheduler.
+  // Functions of the scheduler:
   const Request& request() const { return request_; }
   // Follows the text through the frames; null if the model has no alignment head.
   std::unique_ptr<SpeechAligner> MakeAligner() const;
-  // Maximum number of frames ahead of the reader.
+  // Returns the maximum number of frames ahead of the reader.
   size_t lead_frames() const { return lead_frames_; }
-  // `wake` tells the scheduler that this stream may be able to continue. It is called without locks held. Set once,
-  // before any function of the reader may be called.
+  // Sets `wake`, which tells the scheduler that this stream may be able to continue. It is called without locks held.
+  // Set once, before any function of the reader may be called.
   void SetWake(std::function<void()> wake) { wake_ = std::move(wake); }
-  // News of the part that is spoken, or will be next.
+  // Takes the news of the part that is spoken, or will be next.
   TextPart::News TakeNews();
-  // Number of unread frames. Takes no lock.
+  // Returns the number of unread frames. Takes no lock.
   size_t unread() const { return unread_; }
-  // True if fewer than `frames` frames are unread. Otherwise the read that makes it so wakes the scheduler.
+  // Returns true if fewer than `frames` frames are unread. Otherwise the read that makes it so wakes the scheduler.
   bool HasRoom(size_t frames);
   // Adds a frame, and what has been spoken up to it unless `report` is null. Returns true if the model has missed the
   // end of the part, which should end with kRunaway.
   bool Deliver(Frame frame, const SpeechReport* report = nullptr);
-  // The model has ended the part that is spoken, for `reason`. Returns true if another part follows: TakeNews() returns
-  // its text from now on. Otherwise the caller ends the utterance.
+  // Ends the part that is spoken: the model has ended it, for `reason`. Returns true if another part follows:
+  // TakeNews() returns its text from now on. Otherwise the caller ends the utterance.
   bool BeginNextPart(EndReason reason);
   // Ends the utterance. Only the first call has an effect. kComplete becomes kRunaway if the end of any part was
   // missed. `words`: those that no frame had. `report`: null leaves that of the last frame.

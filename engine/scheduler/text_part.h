@@ -42,14 +42,14 @@ class TextPart {
   // Adds text; a UTF-8 sequence may be cut anywhere. After an error nothing was added. `begin`: place of the text in
   // the utterance's text, of which the first call's counts.
   Status Append(std::string_view text, size_t begin = 0);
-  // The same for the last text, in one faster call. After an error the part cannot be used any more.
+  // Appends the last text and finishes, in one faster call. After an error the part cannot be used any more.
   Status AppendLast(std::string_view text, size_t begin = 0);
   // Takes the text added so far into the prompt of `request`, or behind it. Errors: those of PromptBuilder::Build().
   Status Take(const Request& request);
 
   News TakeNews();
   bool finished() const { return feed_.finished(); }
-  // True while the text is empty or white space only.
+  // Returns true while the text is empty or white space only.
   bool blank() const { return feed_.blank(); }
   bool has_prompt() const { return has_prompt_; }
   size_t text_tokens() const { return text_tokens_; }

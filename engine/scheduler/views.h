@@ -61,7 +61,7 @@ struct DeviceView {
   double prompts_a_second = 0;  // work on prompts in frames' work, of about the last second
 
   int speaking() const { return slots - free_slots; }
-  // Number of slots that have deadlines: the real-time ones; all while there is none.
+  // Returns the number of slots that have deadlines: the real-time ones; all while there is none.
   int in_time() const { return real_time > 0 ? real_time : speaking(); }
 };
 

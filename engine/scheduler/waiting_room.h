@@ -18,7 +18,7 @@ class WaitingRoom {
  public:
   bool empty() const { return streams_.empty(); }
   const RunningPtr& first() const { return streams_.begin()->second; }
-  // `deadline`: time at which it is refused; none: it waits on.
+  // Adds a stream. `deadline`: time at which it is refused; none: it waits on.
   void Add(const RunningPtr& stream, std::optional<StreamClock::time_point> deadline);
   // Adds a stream again that was taken out.
   void Return(const RunningPtr& stream) { streams_.emplace(stream->arrival, stream); }

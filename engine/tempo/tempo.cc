@@ -159,8 +159,8 @@ void Tempo::Forget() {
   const uint64_t behind = 3 * block_;
   const uint64_t reached = std::min(static_cast<uint64_t>(position_), continuation_);
   const uint64_t keep = reached > behind ? reached - behind : 0;
-  constexpr uint64_t kLeastDropped = 4096;  // moving what stays costs more than it saves for less
-  if (keep < source_begin_ + kLeastDropped) return;
+  constexpr uint64_t kMinDropped = 4096;  // moving what stays costs more than it saves for less
+  if (keep < source_begin_ + kMinDropped) return;
   source_.erase(source_.begin(), source_.begin() + static_cast<std::ptrdiff_t>(keep - source_begin_));
   source_begin_ = keep;
 }

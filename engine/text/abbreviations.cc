@@ -20,7 +20,7 @@ using StringSet = std::unordered_set<std::string>;
 
 // All lists are in lower case.
 
-// Before a name or another word.
+// Returns the abbreviations before a name or another word.
 const StringSet& WordsBeforeAnother() {
   static const auto* words = new StringSet{
       // English
@@ -43,7 +43,7 @@ const StringSet& WordsBeforeAnother() {
   return *words;
 }
 
-// Before another word or at the end of a sentence.
+// Returns the abbreviations before another word or at the end of a sentence.
 const StringSet& WordsAnywhere() {
   static const auto* words = new StringSet{
       // English
@@ -58,7 +58,7 @@ const StringSet& WordsAnywhere() {
   return *words;
 }
 
-// Before a number.
+// Returns the abbreviations before a number.
 const StringSet& WordsBeforeNumber() {
   static const auto* words =
       new StringSet{"no",  "nos",  "fig", "figs", "vol", "vols", "ch",   "chap", "sec", "sect", "pp",   "pg",   "pt",
@@ -70,12 +70,12 @@ const StringSet& WordsBeforeNumber() {
   return *words;
 }
 
-// Divisions of a book. Before them "I" is a number, not a pronoun.
+// Returns true for divisions of a book. Before them "I" is a number, not a pronoun.
 bool IsDivision(std::string_view word) {
   return word == "vol" || word == "ch" || word == "chap" || word == "bd" || word == "kap" || word == "pt";
 }
 
-// CLDR's lists have these, but they are ordinary words.
+// Returns the words that CLDR's lists have, although they are ordinary words.
 const StringSet& OrdinaryWords(std::string_view language) {
   static const auto* words = new std::map<std::string_view, StringSet>{
       {"en", {"alt", "long", "hat",  "link", "by", "act",  "up", "job", "ok",   "ex",  "cont", "mart", "or",  "cap",
@@ -93,7 +93,7 @@ const StringSet& OrdinaryWords(std::string_view language) {
   return found != words->end() ? found->second : *none;
 }
 
-// Words that begin sentences and hardly ever a name.
+// Returns the words that begin sentences and hardly ever a name.
 const std::map<std::string_view, StringSet>& StartersByLanguage() {
   static const auto* words = new std::map<std::string_view, StringSet>{
       {"en",
@@ -188,7 +188,7 @@ std::string LowerCase(std::string_view word) {
   return lower;
 }
 
-// CLDR's list for `language`, which is empty for one that has none.
+// Returns CLDR's list for `language`, which is empty for one that has none.
 StringSet ReadSuppressions(const std::string& language) {
   StringSet words;
   UErrorCode error = U_ZERO_ERROR;
@@ -219,7 +219,7 @@ const StringSet& Suppressions(const std::string& language) {
   return found != lists->end() ? found->second : lists->emplace(language, ReadSuppressions(language)).first->second;
 }
 
-// A letter of an alphabet.
+// Returns true for a letter of an alphabet.
 bool IsOneLetter(std::string_view word) {
   const Utf8Char c = DecodeUtf8(word);
   const auto code = static_cast<UChar32>(c.code);

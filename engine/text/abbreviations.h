@@ -26,11 +26,12 @@ class Abbreviations {
   // languages apply.
   explicit Abbreviations(const std::string& language);
 
-  // `word`: UTF-8, without the stop, in the case of the text; the single letters of "z. B" as "z.B".
+  // Returns the role of a full stop behind `word`: UTF-8, without the stop, in the case of the text; the single letters
+  // of "z. B" as "z.B".
   FullStopRole Classify(std::string_view word) const;
-  // True if `next` is a roman numeral behind such an abbreviation of the class kBeforeNumber: "Vol. II".
+  // Returns true if `next` is a roman numeral behind such an abbreviation of the class kBeforeNumber: "Vol. II".
   static bool IsNumberAfter(std::string_view word, std::string_view next);
-  // True if sentences often begin with `word`, in any case: "The", "However".
+  // Returns true if sentences often begin with `word`, in any case: "The", "However".
   bool BeginsSentence(std::string_view word) const;
 
  private:
@@ -41,7 +42,7 @@ class Abbreviations {
   const Words& starters_;
 };
 
-// True for an upper-case roman numeral: "IV".
+// Returns true for an upper-case roman numeral: "IV".
 bool IsRomanNumeral(std::string_view word);
 
 }  // namespace qtts

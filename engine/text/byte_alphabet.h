@@ -11,10 +11,10 @@ namespace qtts {
 // The alphabet of byte-level BPE vocabularies: one printable character per byte. Printable Latin-1 characters stand for
 // themselves; the other bytes, in order, for U+0100, U+0101, ….
 
-// UTF-8 of the character for `byte`. Static storage.
+// Returns the UTF-8 of the character for `byte`. Static storage.
 std::string_view ByteLetter(uint8_t byte);
 
-// `bytes` spelled in the alphabet.
+// Returns `bytes` spelled in the alphabet.
 std::string SpellBytes(std::string_view bytes);
 
 // Appends the bytes that `spelling` stands for to `bytes`. Returns false for a character outside the alphabet.

@@ -23,13 +23,13 @@ constexpr size_t kLongestNumber = 3;
 UChar32 Code(char32_t c) { return static_cast<UChar32>(c); }
 
 bool EndsLine(char32_t c) { return (c >= '\n' && c <= '\r') || c == 0x85 || c == 0x2028 || c == 0x2029; }
-// Form feed and the separators of lines and paragraphs.
+// Returns true for form feed and the separators of lines and paragraphs.
 bool EndsParagraph(char32_t c) { return c == '\f' || c == 0x2028 || c == 0x2029; }
 
 bool IsDividingHyphen(char32_t c) { return c == '-' || c == 0x2010 || c == kHiddenHyphen; }
 bool IsLetterOrMark(char32_t c) { return u_isalpha(Code(c)) != 0 || (U_GET_GC_MASK(Code(c)) & U_GC_M_MASK) != 0; }
 
-// Chinese and Japanese, which separate no words by spaces.
+// Returns true for Chinese and Japanese, which separate no words by spaces.
 bool IsIdeographic(char32_t c) {
   UErrorCode error = U_ZERO_ERROR;
   const UScriptCode script = uscript_getScript(Code(c), &error);
@@ -48,7 +48,7 @@ bool IsBullet(char32_t c) {
 }
 bool IsDashBullet(char32_t c) { return c == '-' || c == '*' || c == '+' || c == 0x2013 || c == 0x2014; }
 
-// First parts of compounds that keep their hyphen at a line end.
+// Returns true for first parts of compounds that keep their hyphen at a line end.
 bool KeepsHyphen(const std::u32string& word) {
   static const auto* words = new std::unordered_set<std::u32string>{
       U"self",   U"well",   U"ex",     U"half",  U"all",   U"mid",   U"high",    U"low",    U"long",   U"short",
@@ -60,7 +60,7 @@ bool KeepsHyphen(const std::u32string& word) {
   return words->contains(lower);
 }
 
-// Words before which a hyphen stands for the end of a compound: "Vor- und Nachteile".
+// Returns true for words before which a hyphen stands for the end of a compound: "Vor- und Nachteile".
 bool IsConjunction(const std::u32string& word) {
   static const auto* words = new std::unordered_set<std::u32string>{
       U"und", U"oder", U"bzw", U"sowie", U"and", U"or", U"to", U"et", U"ou", U"y", U"o", U"e", U"и", U"или"};
@@ -183,13 +183,13 @@ void LineJoiner::ReleaseHyphen(std::deque<Step>* steps) {
   if (std::exchange(hyphen_, false)) Emit(held_hyphen_, steps);
 }
 
-// Whether more of the line's first word is needed to decide about a hyphen at the end of the one before.
+// Returns whether more of the line's first word is needed to decide about a hyphen at the end of the one before.
 bool LineJoiner::HyphenIsUndecided() const {
   return hyphen_ && held_hyphen_.c != kHiddenHyphen && head_.size() < kLongestWordHead &&
          IsLetterOrMark(head_.back().c);
 }
 
-// The line is joined to the one before.
+// Joins the line to the one before.
 void LineJoiner::Join(std::deque<Step>* steps) {
   const char32_t first = head_.front().c;
   if (!hyphen_) {
@@ -242,7 +242,7 @@ LineJoiner::Item LineJoiner::FindBullet(bool final) const {
   return item;
 }
 
-// "1." "12)" "(3)" "a." "(b)" "iv." "1、" before white space.
+// Finds "1." "12)" "(3)" "a." "(b)" "iv." "1、" before white space.
 LineJoiner::Item LineJoiner::FindNumber(bool final) const {
   Item undecided;
   undecided.undecided = !final;
@@ -279,8 +279,8 @@ LineJoiner::Item LineJoiner::FindNumber(bool final) const {
   return item;
 }
 
-// Whether an item of this kind may begin within a paragraph: as the first or the next one of its kind, or behind a
-// colon. Otherwise it is a word of a sentence that happens to begin a line.
+// Returns whether an item of this kind may begin within a paragraph: as the first or the next one of its kind, or
+// behind a colon. Otherwise it is a word of a sentence that happens to begin a line.
 bool LineJoiner::MayBegin(const Item& item) const {
   if (Continues(item) || last_ == ':' || last_ == 0xFF1A) return true;
   if (!item.ordered) return ends_clause_ || IsBullet(item.form) || item.form == '-' || item.form == '*';

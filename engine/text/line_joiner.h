@@ -33,8 +33,8 @@ class LineJoiner {
     size_t lines = 0;  // of the paragraph that ends: those with text
   };
 
-  // `lines_end`: a line end is a step of its own, and joins nothing. `ordinals`: the language writes ordinals with a
-  // full stop, so that a line that begins with "1." needs more to be an item.
+  // Sets the options. `lines_end`: a line end is a step of its own, and joins nothing. `ordinals`: the language writes
+  // ordinals with a full stop, so that a line that begins with "1." needs more to be an item.
   void SetOptions(bool lines_end, bool ordinals) {
     lines_end_ = lines_end;
     ordinals_ = ordinals;
@@ -44,12 +44,12 @@ class LineJoiner {
   void Push(char32_t c, size_t begin, size_t end, std::deque<Step>* steps);
   // Releases all that was held back: the text ends here, as far as it is known.
   void Finish(std::deque<Step>* steps);
-  // True if anything but white space is held back.
+  // Returns true if anything but white space is held back.
   bool holds_text() const { return !head_.empty() || hyphen_; }
   void Clear();
 
  private:
-  // How a line begins.
+  // Beginning of a line.
   struct Item {
     bool is_item = false;
     bool undecided = false;

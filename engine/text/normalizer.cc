@@ -20,8 +20,8 @@ constexpr size_t kBlockBytes = 256;
 // The first character that NFC can change, or that can change its neighbours.
 constexpr char32_t kFirstActive = 0x300;
 
-// The full canonical decomposition with all marks in order. It is canonically equivalent to the text, and GLib orders
-// it in linear time: GLib's ordering is an insertion sort.
+// Returns the full canonical decomposition with all marks in order. It is canonically equivalent to the text, and GLib
+// orders it in linear time: GLib's ordering is an insertion sort.
 std::string Decompose(std::string_view text) {
   std::vector<char32_t> codes;
   while (!text.empty()) {

@@ -7,11 +7,12 @@
 
 namespace qtts {
 
-// True if NFC neither composes `code` with an earlier character nor reorders the two. Text cut before such a character
-// can be normalized in parts. May return false for a safe character.
+// Returns true if NFC neither composes `code` with an earlier character nor reorders the two. Text cut before such a
+// character can be normalized in parts. May return false for a safe character.
 bool StartsCluster(char32_t code);
 
-// Unicode Normalization Form C of valid UTF-8, NUL characters included (spec 2). Takes linear time for any text.
+// Returns the Unicode Normalization Form C of valid UTF-8, NUL characters included (spec 2). Takes linear time for any
+// text.
 std::string ToNfc(std::string_view text);
 
 }  // namespace qtts

@@ -28,13 +28,13 @@ size_t WidthOf(char32_t code) {
   return syllable ? 3 : 1;
 }
 
-// True for a character of a script without white space between words: a word may end behind it.
+// Returns true for a character of a script without white space between words: a word may end behind it.
 bool StandsAlone(char32_t code) {
   return u_hasBinaryProperty(static_cast<UChar32>(code), UCHAR_IDEOGRAPHIC) != 0 ||
          (WidthOf(code) == 3 && code < 0xAC00);
 }
 
-// True if no word may begin with it.
+// Returns true if no word may begin with it.
 bool Continues(char32_t code) {
   constexpr char32_t kJoiner = 0x200D;
   if (code == kJoiner ||
@@ -52,7 +52,7 @@ bool Continues(char32_t code) {
   }
 }
 
-// The last character of `text` that closes no quote or bracket.
+// Returns the last character of `text` that closes no quote or bracket.
 char32_t LastMark(std::string_view text) {
   while (!text.empty()) {
     const Utf8Char last = DecodeLastUtf8(text);
@@ -67,7 +67,7 @@ bool MayEndSentence(char32_t mark) {
   return property == U_SB_STERM || property == U_SB_ATERM;
 }
 
-// Commas, semicolons, colons and dashes of all scripts, closing brackets among LastMark()'s.
+// Returns true for commas, semicolons, colons and dashes of all scripts, closing brackets among LastMark()'s.
 bool EndsClause(char32_t mark) {
   return u_getIntPropertyValue(static_cast<UChar32>(mark), UCHAR_SENTENCE_BREAK) == U_SB_SCONTINUE || mark == ';' ||
          mark == 0xFF1B || u_charType(static_cast<UChar32>(mark)) == U_DASH_PUNCTUATION;
@@ -206,7 +206,7 @@ void PartSplitter::FindWords() {
   last_is_whole_ = finished_;
 }
 
-// True if the first `words` words are known in full, or the text ends before.
+// Returns true if the first `words` words are known in full, or the text ends before.
 bool PartSplitter::IsComplete(size_t words) const {
   if (finished_) return true;
   return words_.size() > words || (words_.size() == words && last_is_whole_);
@@ -216,7 +216,8 @@ std::string_view PartSplitter::TextOf(const Word& word) const {
   return std::string_view(text_).substr(word.begin, word.text_end - word.begin);
 }
 
-// The last of the words that decide whether the part ends behind word `index`; words_.size() if it has not come yet.
+// Returns the last of the words that decide whether the part ends behind word `index`; words_.size() if it has not come
+// yet.
 size_t PartSplitter::LastAhead(size_t index) const {
   size_t spoken = 0;
   size_t last = index + 1;
@@ -226,14 +227,14 @@ size_t PartSplitter::LastAhead(size_t index) const {
   return last;
 }
 
-// True if a sentence may end behind word `index`, depending on the words that follow.
+// Returns true if a sentence may end behind word `index`, depending on the words that follow.
 bool PartSplitter::MayEndSentenceAfter(size_t index) const {
   const Word& word = words_[index];
   return MayEndSentence(LastMark(TextOf(word))) ||
          HasLineEnd(std::string_view(text_).substr(word.text_end, word.end - word.text_end));
 }
 
-// True if a sentence or a clause ends behind word `index`, by the words up to `last`.
+// Returns true if a sentence or a clause ends behind word `index`, by the words up to `last`.
 bool PartSplitter::EndsAfter(size_t index, size_t last) {
   if (index + 1 == words_.size()) return false;  // the text ends here
   const Word& word = words_[index];
@@ -241,7 +242,7 @@ bool PartSplitter::EndsAfter(size_t index, size_t last) {
   return word.width >= bounds_.clause && EndsClause(LastMark(TextOf(word)));
 }
 
-// True if the Segmenter, given the words up to `last`, finds the end of a sentence behind word `index`.
+// Returns true if the Segmenter, given the words up to `last`, finds the end of a sentence behind word `index`.
 bool PartSplitter::EndsSentence(size_t index, size_t last) {
   const Word& word = words_[index];
   last = std::min(last, words_.size() - 1);

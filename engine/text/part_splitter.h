@@ -37,11 +37,11 @@ class PartSplitter {
 
   // Adds text; a UTF-8 sequence may be cut anywhere.
   void Append(std::string_view text) { text_ += text; }
-  // The text is complete.
+  // Ends the text.
   void Finish();
-  // The next piece, as far as the text decides it. Takes time proportional to the part, not to the text.
+  // Returns the next piece, as far as the text decides it. Takes time proportional to the part, not to the text.
   std::optional<Piece> Next();
-  // True if the text is complete and has no further part.
+  // Returns true if the text is complete and has no further part.
   bool done();
 
  private:

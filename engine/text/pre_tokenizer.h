@@ -19,8 +19,8 @@ class PreTokenizer {
  public:
   static Result<PreTokenizer> Create(TokenizerPattern pattern);
 
-  // Ends of the pre-tokens of `text` (valid UTF-8), as increasing byte offsets; the last one is text.size(). With
-  // `open_end`, only the ends that no appended text can move; the rest of the text is then undecided.
+  // Returns the ends of the pre-tokens of `text` (valid UTF-8), as increasing byte offsets; the last one is
+  // text.size(). With `open_end`, only the ends that no appended text can move; the rest of the text is then undecided.
   Result<std::vector<size_t>> Split(std::string_view text, bool open_end) const;
 
  private:

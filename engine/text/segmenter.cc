@@ -31,7 +31,7 @@ class LineBreaks {
     UErrorCode error = U_ZERO_ERROR;
     breaks_.reset(ubrk_open(UBRK_LINE, language.c_str(), nullptr, 0, &error));
   }
-  // The last one within `text`, in bytes; its end if there is none, or no memory.
+  // Returns the last one within `text`, in bytes; its end if there is none, or no memory.
   size_t FindLast(std::string_view text) {
     UErrorCode error = U_ZERO_ERROR;
     // An old UText is used again.
@@ -55,7 +55,7 @@ std::string EncodeUtf8(std::u32string_view text) {
   return encoded;
 }
 
-// Length of the white space at the beginning.
+// Returns the length of the white space at the beginning.
 size_t CountLeadingSpaces(std::u32string_view text) {
   const auto* const found = std::find_if_not(text.begin(), text.end(), IsWhiteSpace);
   return static_cast<size_t>(found - text.begin());
@@ -66,7 +66,8 @@ bool IsRaisedNumber(char32_t c) {
   return c == 0xB2 || c == 0xB3 || c == 0xB9 || c == 0x2070 || (c >= 0x2074 && c <= 0x2079);
 }
 
-// Length of the footnote mark at `position`, which follows a character that is no white space; 0 if there is none.
+// Returns the length of the footnote mark at `position`, which follows a character that is no white space; 0 if there
+// is none.
 size_t FootnoteMarkAt(std::u32string_view text, size_t position) {
   const std::u32string_view rest = text.substr(position);
   if (IsRaisedNumber(rest[0])) {
@@ -85,7 +86,7 @@ size_t FootnoteMarkAt(std::u32string_view text, size_t position) {
   return ends ? end + 1 : 0;
 }
 
-// A short line that ends in a letter, a number or a bracket.
+// Returns true for a short line that ends in a letter, a number or a bracket.
 bool LooksLikeHeading(std::u32string_view line) {
   if (line.size() > kLongestHeading) return false;
   return IsAlphanumeric(line.back()) || u_charType(static_cast<UChar32>(line.back())) == U_END_PUNCTUATION;
@@ -103,7 +104,7 @@ size_t Sentence::SourcePosition(size_t position) const {
 
 // Text goes through `joiner` into `scanner`, character by character, until that finds an end.
 struct Segmenter::Impl {
-  // Where a character of the scanner stands in the appended text, in bytes of all of it.
+  // Place of a character of the scanner in the appended text, in bytes of all of it.
   struct Place {
     size_t begin = 0;
     size_t end = 0;
@@ -202,7 +203,7 @@ std::optional<Sentence> Segmenter::Impl::NextSentence(bool at_end) {
   }
 }
 
-// The end of the next sentence, if it is decided.
+// Returns the end of the next sentence, if it is decided.
 std::optional<size_t> Segmenter::Impl::FindEnd() {
   const size_t size = scanner.text().size() - last_spaces;
   if (scanner.end() && *scanner.end() <= options.max_chars) return scanner.end();
@@ -212,7 +213,7 @@ std::optional<size_t> Segmenter::Impl::FindEnd() {
   return scanner.end().value_or(size);
 }
 
-// Where to end a sentence that is too long.
+// Returns the place to end a sentence that is too long.
 size_t Segmenter::Impl::Cut() {
   const auto possible = scanner.possible_end();
   if (possible && *possible <= options.max_chars) return *possible;
@@ -240,7 +241,7 @@ void Segmenter::Impl::Process(const LineJoiner::Step& step) {
   scanner.Push(step.c);
 }
 
-// All sentences before the end of a line, item or paragraph have been returned.
+// Ends a line, item or paragraph, all of whose sentences have been returned.
 void Segmenter::Impl::EndBlock() {
   const LineJoiner::Step step = *std::exchange(block_end, std::nullopt);
   if (step.kind == LineJoiner::Step::Kind::kItem) scanner.SetLabel(step.label);

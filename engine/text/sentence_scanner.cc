@@ -19,7 +19,7 @@ constexpr size_t kLongestLabel = 3;          // digits of an item's number
 
 UChar32 Icu(char32_t c) { return static_cast<UChar32>(c); }
 
-// The Sentence_Break property.
+// Returns the Sentence_Break property.
 int BreakClass(char32_t c) { return u_getIntPropertyValue(Icu(c), UCHAR_SENTENCE_BREAK); }
 
 bool IsBreakLetter(int type) { return type == U_SB_OLETTER || type == U_SB_UPPER || type == U_SB_LOWER; }
@@ -28,16 +28,17 @@ bool IsEndMark(int type, char32_t c) { return type == U_SB_ATERM || type == U_SB
 
 bool IsOpening(char32_t c) { return u_charType(Icu(c)) == U_START_PUNCTUATION; }
 
-// A quote that may open or close. Brackets tell by themselves.
+// Returns true for a quote that may open or close. Brackets tell by themselves.
 bool IsQuote(char32_t c) {
   const int8_t category = u_charType(Icu(c));
   return c == '"' || c == '\'' || category == U_INITIAL_PUNCTUATION || category == U_FINAL_PUNCTUATION;
 }
 
-// A quote that opens in most languages, and closes in German.
+// Returns true for a quote that opens in most languages, and closes in German.
 bool OpensOrCloses(char32_t c) { return u_charType(Icu(c)) == U_INITIAL_PUNCTUATION; }
 
-// Behind an end mark without a space these belong to it: emphasis of Markdown, raised numbers, pictographs.
+// Returns true for characters that belong to an end mark if they are behind it without a space: emphasis of Markdown,
+// raised numbers, pictographs.
 bool ClingsToMark(char32_t c) {
   switch (c) {
     case '*':
@@ -54,10 +55,10 @@ bool ClingsToMark(char32_t c) {
   }
 }
 
-// Within a word or an address these may follow a mark directly: "watch?v=1", "a!b".
+// Returns true for characters that may, within a word or an address, follow a mark directly: "watch?v=1", "a!b".
 bool JoinsWord(char32_t c) { return std::u32string_view(U"=&/%#@+$\\|<").find(c) != std::u32string_view::npos; }
 
-// Verbs that report a speech, "he said": Chinese.
+// Returns true for verbs that report a speech, "he said": Chinese.
 bool IsVerbOfSpeech(char32_t c) {
   return std::u32string_view(U"说説說问問喊道答叫").find(c) != std::u32string_view::npos;
 }
@@ -174,7 +175,7 @@ void SentenceScanner::Rescan(size_t position, State state) {
   state_ = state;
 }
 
-// The marks end nothing: what follows them is text.
+// Rejects the marks, which end nothing: what follows them is text.
 void SentenceScanner::Reject() { Rescan(mark_end_, State::kText); }
 
 void SentenceScanner::ScanText(char32_t c) {
@@ -271,7 +272,7 @@ void SentenceScanner::ScanSpaces(char32_t c) {
   }
 }
 
-// A mark behind white space belongs to the end, ". . .", unless a letter or digit follows, ".5".
+// Scans a dot. A mark behind white space belongs to the end, ". . .", unless a letter or digit follows, ".5".
 void SentenceScanner::ScanDot(char32_t c) {
   const char32_t mark = text_[begin_];
   if (IsBreakLetter(BreakClass(c)) || BreakClass(c) == U_SB_NUMERIC) {
@@ -284,7 +285,7 @@ void SentenceScanner::ScanDot(char32_t c) {
   BeginMark(mark);
 }
 
-// A quote closes if white space or another mark follows. If it may open only, it is not in this state.
+// Scans a quote. It closes if white space or another mark follows. If it may open only, it is not in this state.
 void SentenceScanner::ScanQuote(char32_t c) {
   const int type = BreakClass(c);
   const bool closes = type == U_SB_CLOSE && !IsOpening(c) && !OpensOrCloses(c) && !spaced_;
@@ -299,7 +300,7 @@ void SentenceScanner::ScanQuote(char32_t c) {
   if (mark_ == Mark::kOther) Confirm();
 }
 
-// `c` follows the marks and white space.
+// Takes `c`, which follows the marks and white space.
 void SentenceScanner::FollowMark(char32_t c) {
   if (mark_ == Mark::kOther && !(closed_ && BreakClass(c) == U_SB_LOWER)) {
     Confirm();
@@ -308,7 +309,7 @@ void SentenceScanner::FollowMark(char32_t c) {
   }
 }
 
-// `c` follows the marks without white space.
+// Takes `c`, which follows the marks without white space.
 void SentenceScanner::FollowDirectly(char32_t c) {
   const int type = BreakClass(c);
   const bool letter = IsBreakLetter(type);
@@ -356,7 +357,8 @@ void SentenceScanner::ScanSearch(char32_t c) {
   }
 }
 
-// A number follows a full stop: an abbreviation or another number goes on with it, "No. 5", "3. 5. 2024".
+// Decides what a number means that follows a full stop: an abbreviation or another number goes on with it, "No. 5", "3.
+// 5. 2024".
 void SentenceScanner::DecideNumber() {
   if (mark_ != Mark::kStop) return;
   const bool after_number = mark_begin_ > 0 && BreakClass(text_[mark_begin_ - 1]) == U_SB_NUMERIC;
@@ -384,7 +386,7 @@ void SentenceScanner::ScanWord(char32_t c) {
   DecideWord(c);
 }
 
-// The first word is complete, and `next` follows it.
+// Decides by the first word, which is complete. `next` follows it.
 void SentenceScanner::DecideWord(std::optional<char32_t> next) {
   const size_t end = next ? scanned_ - 1 : scanned_;
   const std::string word = Encode(std::u32string_view(text_).substr(begin_, end - begin_));
@@ -402,13 +404,13 @@ void SentenceScanner::DecideWord(std::optional<char32_t> next) {
   }
 }
 
-// Behind a closing quote in Chinese: "he said" goes on with the sentence.
+// Scans what is behind a closing quote in Chinese: "he said" goes on with the sentence.
 void SentenceScanner::ScanSpeech(char32_t c) {
   if (IsVerbOfSpeech(c)) return Reject();
   if (!IsBreakLetter(BreakClass(c)) || scanned_ - begin_ >= kSpeechLetters) Confirm();
 }
 
-// The role of a single full stop.
+// Returns the role of a single full stop.
 FullStopRole SentenceScanner::StopRole() const {
   if (!stop_role_) stop_role_ = FindStopRole();
   return *stop_role_;
@@ -447,8 +449,8 @@ std::string SentenceScanner::WordBeforeStop(size_t* start) const {
   return Encode(std::u32string_view(text_).substr(begin, mark_begin_ - begin));
 }
 
-// Whether the word from `start` to the full stop is what an apostrophe leaves of another: "can't", "Bob's", "I'm". A
-// single letter before it is an elided article, "l'A. Dupont", except for "I".
+// Returns whether the word from `start` to the full stop is what an apostrophe leaves of another: "can't", "Bob's",
+// "I'm". A single letter before it is an elided article, "l'A. Dupont", except for "I".
 bool SentenceScanner::IsContraction(size_t start) const {
   if (mark_begin_ - start != 1 || start < 2 || !IsElisionMark(text_[start - 1])) return false;
   if (u_isalpha(Icu(text_[start - 2])) == 0) return false;

@@ -24,20 +24,20 @@ class SentenceScanner {
 
   // Adds a character. Only before an end is found.
   void Push(char32_t c);
-  // No more characters: decides an end that waits for them. Afterwards only Drop() and Clear() may be called.
+  // Ends the text: decides an end that waits for more of it. Afterwards only Drop() and Clear() may be called.
   void Finish();
-  // The end of the sentence, behind its closing quotes and footnote marks; none until it is found.
+  // Returns the end of the sentence, behind its closing quotes and footnote marks; none until it is found.
   std::optional<size_t> end() const { return end_; }
-  // Without an end: one that later text may confirm, if there is one.
+  // Returns, without an end, one that later text may confirm, if there is one.
   std::optional<size_t> possible_end() const;
   // Removes the first `count` characters and looks at the others anew.
   void Drop(size_t count);
   void Clear() { Drop(text_.size()); }
-  // The first `count` characters, which come next, number an item of a list: full stops in them end nothing.
+  // Tells that the first `count` characters, which come next, number an item of a list: full stops in them end nothing.
   void SetLabel(size_t count) { label_ = count; }
   void SetAbbreviations(const Abbreviations* abbreviations);
 
-  // The characters so far.
+  // Returns the characters so far.
   const std::u32string& text() const { return text_; }
 
  private:

@@ -8,10 +8,10 @@
 
 namespace qtts {
 
-// A serialized SentencePiece ModelProto (sentencepiece_model.proto) that runs `vocabulary` as BPE on text in the byte
-// alphabet. The ids are the vocabulary's. Lower ranks merge first, unreachable pieces are never produced, and nothing
-// is normalized. SentencePiece requires an unknown token, which is the last piece; text in the alphabet never yields
-// it.
+// Returns a serialized SentencePiece ModelProto (sentencepiece_model.proto) that runs `vocabulary` as BPE on text in
+// the byte alphabet. The ids are the vocabulary's. Lower ranks merge first, unreachable pieces are never produced, and
+// nothing is normalized. SentencePiece requires an unknown token, which is the last piece; text in the alphabet never
+// yields it.
 std::string SerializeSentencePieceModel(const Vocabulary& vocabulary);
 
 }  // namespace qtts

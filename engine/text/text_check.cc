@@ -30,7 +30,7 @@ constexpr UChar32 kTypographicApostrophe = 0x2019;
 
 // Minimum number of letters for language detection, and minimum confidence of ICU in percent.
 constexpr int64_t kFewestLetters = 40;
-constexpr int32_t kLeastConfidence = 40;
+constexpr int32_t kMinConfidence = 40;
 
 template <typename Function>
 void ForEachCharacter(std::string_view text, const Function& function) {
@@ -42,7 +42,7 @@ void ForEachCharacter(std::string_view text, const Function& function) {
   }
 }
 
-// Tags of the languages; none if CLDR does not know one of them.
+// Returns the tags of the languages; none if CLDR does not know one of them.
 std::optional<std::vector<std::string>> TagsOf(const std::vector<std::string>& languages) {
   std::vector<std::string> tags;
   for (const std::string& name : languages) {
@@ -54,7 +54,7 @@ std::optional<std::vector<std::string>> TagsOf(const std::vector<std::string>& l
   return tags;
 }
 
-// A language may have several scripts: Japanese has three.
+// Returns the scripts. A language may have several scripts: Japanese has three.
 std::vector<UScriptCode> ScriptsOf(const std::vector<std::string>& tags) {
   std::vector<UScriptCode> scripts;
   for (const std::string& tag : tags) {
@@ -73,7 +73,7 @@ std::string EnglishName(const std::string& tag) {
   return name;
 }
 
-// "English, French or German".
+// Returns "English, French or German".
 std::string Names(const std::vector<std::string>& tags) {
   std::string names;
   for (size_t i = 0; i < tags.size(); ++i) {
@@ -112,8 +112,8 @@ Letters CountLetters(std::string_view text, const std::vector<UScriptCode>& scri
   return letters;
 }
 
-// True if a letter is in none of the languages' alphabets. CLDR's auxiliary letters, which occur in loan words, do not
-// count as part of an alphabet: é is one in English.
+// Returns true if a letter is in none of the languages' alphabets. CLDR's auxiliary letters, which occur in loan words,
+// do not count as part of an alphabet: é is one in English.
 bool HasForeignLetter(std::string_view text, const std::vector<std::string>& tags) {
   const std::unique_ptr<USet, decltype(&uset_close)> alphabet(uset_openEmpty(), uset_close);
   for (const std::string& tag : tags) {
@@ -132,7 +132,7 @@ bool HasForeignLetter(std::string_view text, const std::vector<std::string>& tag
   return foreign;
 }
 
-// Tag of the Latin-1 language that ICU detects; empty if none.
+// Returns the tag of the Latin-1 language that ICU detects; empty if none.
 std::string GuessLanguage(std::string_view text) {
   std::string bytes;
   ForEachCharacter(text, [&](UChar32 c) {
@@ -148,7 +148,7 @@ std::string GuessLanguage(std::string_view text) {
   for (int32_t i = 0; i < count; ++i) {
     const std::string_view charset = ucsdet_getName(matches[i], &error);
     if (charset != "ISO-8859-1" && charset != "windows-1252") continue;
-    if (ucsdet_getConfidence(matches[i], &error) < kLeastConfidence) return "";
+    if (ucsdet_getConfidence(matches[i], &error) < kMinConfidence) return "";
     return ucsdet_getLanguage(matches[i], &error);
   }
   return "";

@@ -33,20 +33,21 @@ class TextFeed {
   // Tokenizer::kMaxTextBytes or the ids `max_ids`; kInvalidArgument after Finish(). After an error nothing was added.
   Status Append(std::string_view text);
 
-  // Append() and Finish() in one faster call, for text that is complete. After an error the feed cannot be used any
-  // more.
+  // Does Append() and Finish() in one faster call, for text that is complete. After an error the feed cannot be used
+  // any more.
   Status AppendLast(std::string_view text);
 
   // Ends the text: all of it becomes decided. Idempotent.
   Status Finish();
 
-  // Ids decided since the last call, in order.
+  // Returns the ids decided since the last call, in order.
   std::vector<int32_t> TakeIds();
-  // Ends of their tokens, in bytes of the text: 0 for tokens of the role. To be called as often as TakeIds().
+  // Returns the ends of their tokens, in bytes of the text: 0 for tokens of the role. To be called as often as
+  // TakeIds().
   std::vector<size_t> TakeEnds() { return std::exchange(ends_, {}); }
 
   bool finished() const { return finished_; }
-  // True while the text is empty or white space only.
+  // Returns true while the text is empty or white space only.
   bool blank() const { return blank_; }
 
  private:

@@ -38,7 +38,7 @@ struct Tokenizer::Impl {
   // Appends the ids of `normalized`: valid UTF-8 in NFC, without added tokens.
   Status EncodeSegment(std::string_view normalized, std::vector<int32_t>* ids) const;
 
-  // The longest added token at the start of `text`, or null.
+  // Returns the longest added token at the start of `text`, or null.
   const AddedTokenEntry* TokenAt(std::string_view text) const;
 
   // Sets `ends` to the ends of the tokens `ids` of `text`, in bytes of `text`; `normalized` is its NFC.
@@ -73,8 +73,8 @@ Status Tokenizer::Impl::EncodeSegment(std::string_view normalized, std::vector<i
   return Status::Ok();
 }
 
-// Beginnings of the normalization clusters of `text`, and its end. Normalization changes neither their number nor their
-// order.
+// Returns the beginnings of the normalization clusters of `text`, and its end. Normalization changes neither their
+// number nor their order.
 std::vector<size_t> ClustersOf(std::string_view text) {
   std::vector<size_t> clusters;
   for (size_t at = 0; at < text.size();) {

@@ -30,7 +30,7 @@ class Tokenizer {
   static Result<std::shared_ptr<const Tokenizer>> Load(const std::string& folder,
                                                        TokenizerPattern pattern = TokenizerPattern::kNative);
 
-  // The same, from files already read.
+  // Creates it from files already read.
   static Result<std::shared_ptr<const Tokenizer>> Create(const VocabularyFiles& files,
                                                          TokenizerPattern pattern = TokenizerPattern::kNative);
 
@@ -38,30 +38,30 @@ class Tokenizer {
   Tokenizer(const Tokenizer&) = delete;
   Tokenizer& operator=(const Tokenizer&) = delete;
 
-  // Ids of `text` as the official tokenizer gives them: added tokens such as "<|im_start|>" become their ids, the
-  // longest match first. For prompts that the engine writes itself. kResourceExhausted beyond kMaxTextBytes.
+  // Returns the ids of `text` as the official tokenizer gives them: added tokens such as "<|im_start|>" become their
+  // ids, the longest match first. For prompts that the engine writes itself. kResourceExhausted beyond kMaxTextBytes.
   Result<std::vector<int32_t>> Encode(std::string_view text) const;
 
-  // Ids of a user's text. Literals of added tokens are encoded as ordinary characters, so that no text can forge a
-  // control token. kResourceExhausted beyond kMaxTextBytes.
+  // Returns the ids of a user's text. Literals of added tokens are encoded as ordinary characters, so that no text can
+  // forge a control token. kResourceExhausted beyond kMaxTextBytes.
   Result<std::vector<int32_t>> EncodePlain(std::string_view text) const;
-  // The same, and the end of each token in `text`, in bytes. Where normalization changes the text, the end lies within
-  // the normalization cluster that the token ends in.
+  // Returns the same, and the end of each token in `text`, in bytes. Where normalization changes the text, the end lies
+  // within the normalization cluster that the token ends in.
   Result<std::vector<int32_t>> EncodePlain(std::string_view text, std::vector<size_t>* ends) const;
 
-  // Size in bytes of a prefix of `text` whose ids no later text can change: the ids of the whole text are EncodePlain()
-  // of the prefix followed by EncodePlain() of the rest. It ends before the last pre-token that later text could change
-  // and before an incomplete UTF-8 sequence, and has at most kMaxTextBytes. Lets text be fed while it is still being
-  // written (spec 3.6).
+  // Returns the size in bytes of a prefix of `text` whose ids no later text can change: the ids of the whole text are
+  // EncodePlain() of the prefix followed by EncodePlain() of the rest. It ends before the last pre-token that later
+  // text could change and before an incomplete UTF-8 sequence, and has at most kMaxTextBytes. Lets text be fed while it
+  // is still being written (spec 3.6).
   size_t StablePrefix(std::string_view text) const;
 
-  // The bytes of `id`; an added token's own spelling; empty for an unknown id.
+  // Returns the bytes of `id`; an added token's own spelling; empty for an unknown id.
   std::string Decode(int32_t id) const;
 
-  // Id of an added token by its exact spelling, or -1.
+  // Returns the id of an added token by its exact spelling, or -1.
   int32_t AddedToken(std::string_view content) const;
 
-  // The largest id plus one.
+  // Returns the largest id plus one.
   int32_t vocab_size() const;
 
  private:

@@ -87,7 +87,7 @@ class VocabReader : public nlohmann::json_sax<nlohmann::json> {
 // Two hash tables with open addressing. A load looks up each piece of each merge and each level of each piece. With
 // chained nodes these lookups alone took longer than the rest of the load.
 
-// A power of two, at least twice `count`.
+// Returns a power of two, at least twice `count`.
 size_t TableSize(size_t entries) {
   size_t size = 16;
   while (size < 2 * entries) size *= 2;
@@ -111,7 +111,7 @@ class PieceTable {
     slot = {static_cast<uint32_t>(hash), id};
     return true;
   }
-  // The id, or kNone.
+  // Returns the id, or kNone.
   int32_t Find(std::string_view piece) const { return slots_[Locate(piece, std::hash<std::string_view>()(piece))].id; }
 
  private:
@@ -142,7 +142,7 @@ class PairTable {
   void Insert(int32_t left, int32_t right, int32_t rank) {
     slots_[Locate(Key(left, right))] = {Key(left, right), rank};
   }
-  // The rank, or kNone.
+  // Returns the rank, or kNone.
   int32_t Find(int32_t left, int32_t right) const { return slots_[Locate(Key(left, right))].rank; }
 
  private:
@@ -281,7 +281,7 @@ class Parser {
     return Status::Ok();
   }
 
-  // The id of one side of a merge. It must exist when the merge is applied.
+  // Returns the id of one side of a merge. It must exist when the merge is applied.
   Result<int32_t> Part(std::string_view piece, size_t line) const {
     const int32_t id = ids_->Find(piece);
     if (id == PieceTable::kNone) {
@@ -295,9 +295,9 @@ class Parser {
     return id;
   }
 
-  // True if BPE, applied to the bytes of a merge's product with only the earlier merges, ends with exactly the merge's
-  // two sides. If this holds for all merges, two neighbours that spell the product are always those two sides, so
-  // pieces and ranks say as much as the list of pairs.
+  // Checks that BPE, applied to the bytes of a merge's product with only the earlier merges, ends with exactly the
+  // merge's two sides. If this holds for all merges, two neighbours that spell the product are always those two sides,
+  // so pieces and ranks say as much as the list of pairs.
   Status CheckMergesExact() const {
     PairTable pairs(merges_.size());
     for (size_t rank = 0; rank < merges_.size(); ++rank) {

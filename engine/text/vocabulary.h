@@ -40,9 +40,9 @@ struct VocabularyFiles {
   std::string config;
 };
 
-// Untrusted input. Errors name the file and the line or key: kCorruptModel if the files contradict the format or each
-// other; kUnsupported if the vocabulary is well-formed, but SentencePiece would not be exact or it needs features that
-// the Qwen2 tokenizer lacks.
+// Parses the files, untrusted input. Errors name the file and the line or key: kCorruptModel if the files contradict
+// the format or each other; kUnsupported if the vocabulary is well-formed, but SentencePiece would not be exact or it
+// needs features that the Qwen2 tokenizer lacks.
 Result<Vocabulary> ParseVocabulary(const VocabularyFiles& files);
 
 }  // namespace qtts

@@ -16,14 +16,14 @@
 namespace qtts {
 namespace {
 
-// True for white space, and for punctuation of scripts without white space.
+// Returns true for white space, and for punctuation of scripts without white space.
 bool EndsWord(char32_t code) {
   if (IsWhiteSpace(code)) return true;
   const bool wide = (code >= 0x3001 && code <= 0x303F) || (code >= 0xFF01 && code <= 0xFF65);
   return wide && u_ispunct(static_cast<UChar32>(code)) != 0;
 }
 
-// True if the character belongs to the one before.
+// Returns true if the character belongs to the one before.
 bool Extends(char32_t code) {
   switch (u_getIntPropertyValue(static_cast<UChar32>(code), UCHAR_WORD_BREAK)) {
     case U_WB_EXTEND:
@@ -35,7 +35,7 @@ bool Extends(char32_t code) {
   }
 }
 
-// One for each thread, since it takes time to open. Null if there is no memory for it.
+// Returns one for each thread, since it takes time to open. Null if there is no memory for it.
 UBreakIterator* WordBreaks() {
   thread_local const std::unique_ptr<UBreakIterator, CloseBreaks> breaks = [] {
     UErrorCode error = U_ZERO_ERROR;

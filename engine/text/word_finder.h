@@ -21,9 +21,9 @@ class WordFinder {
 
   // Adds text; a UTF-8 sequence may be cut anywhere.
   void Append(std::string_view text);
-  // The text is complete.
+  // Ends the text.
   void Finish();
-  // Words found since the last call, in order, in bytes of the text.
+  // Returns the words found since the last call, in order, in bytes of the text.
   std::vector<TextRange> Take();
 
  private:

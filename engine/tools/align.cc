@@ -57,7 +57,7 @@ Result<Model> OpenModel(const ToolOptions& options) {
   return model;
 }
 
-// The prompt, tokens and words of a request.
+// Returns the prompt, tokens and words of a request.
 Result<SpokenUtterance> MakeUtterance(const Model& model, const Request& request) {
   QTTS_RETURN_IF_ERROR(model.prompts->Validate(request).status());
   TextPart part(model.prompts, model.tokenizer, /*aligned=*/true);

@@ -7,8 +7,8 @@
 
 namespace qtts {
 
-// Without --codes: finds a checkpoint's alignment head and its offset. With --codes: times of the words of an utterance
-// that was spoken before.
+// Runs the command `align`. Without --codes it finds a checkpoint's alignment head and its offset. With --codes it
+// prints the times of the words of an utterance that was spoken before.
 Status Align(const ToolOptions& options);
 
 }  // namespace qtts

@@ -56,7 +56,7 @@ double SecondsFrom(CheckClock::time_point start) {
   return std::chrono::duration<double>(CheckClock::now() - start).count();
 }
 
-// A vector with the same F32 values everywhere. Timbre does not matter for a comparison.
+// Returns a vector with the same F32 values everywhere. Timbre does not matter for a comparison.
 std::vector<float> ReportXVector(int size) {
   std::vector<float> values;
   values.reserve(static_cast<size_t>(std::max(size, 0)));
@@ -124,7 +124,7 @@ std::string Sha256(const std::string& text) {
   return sum.get();
 }
 
-// [text id, codec id]; null for an absent side, "x_vector" for the voice.
+// Returns [text id, codec id]; null for an absent side, "x_vector" for the voice.
 Json ReportRow(const PromptRow& row) {
   Json codec;
   if (row.x_vector) codec = "x_vector";

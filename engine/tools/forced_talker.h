@@ -24,7 +24,7 @@ class ForcedTalker {
  public:
   ForcedTalker(std::shared_ptr<const Checkpoint> checkpoint, int threads);
 
-  // Heads to watch, of which Row::queries has the queries.
+  // Sets the heads to watch, of which Row::queries has the queries.
   void Watch(std::span<const cpu::QueryHead> heads);
 
   // The row that chooses one frame of one of the utterances.

@@ -71,7 +71,7 @@ double Divergence(const std::vector<double>& p, const std::vector<double>& q) {
   return sum;
 }
 
-// The tokens of a word: [first, last].
+// Returns the tokens of a word: [first, last].
 std::pair<size_t, size_t> TokensOf(const SpokenUtterance& utterance, const TextRange& word) {
   const auto& ends = utterance.token_ends;
   const auto first = std::upper_bound(ends.begin(), ends.end(), word.begin) - ends.begin();
@@ -79,13 +79,14 @@ std::pair<size_t, size_t> TokensOf(const SpokenUtterance& utterance, const TextR
   return {static_cast<size_t>(first), std::min(static_cast<size_t>(last), ends.size() - 1)};
 }
 
-// The text id at position `position` of the talker, in the prompt or behind it.
+// Returns the text id at position `position` of the talker, in the prompt or behind it.
 int32_t* TextIdAt(Prompt* prompt, size_t position) {
   if (position < prompt->rows.size()) return &prompt->rows[position].text_id;
   return &prompt->trailing_text[position - prompt->rows.size()];
 }
 
-// The utterance's prompt with the tokens [first, last] exchanged for others of the text, as far from them as possible.
+// Returns the utterance's prompt with the tokens [first, last] exchanged for others of the text, as far from them as
+// possible.
 Prompt Exchange(const SpokenUtterance& utterance, size_t first, size_t last) {
   Prompt prompt = utterance.prompt;
   const size_t tokens = utterance.token_ends.size();
@@ -102,7 +103,7 @@ Prompt Exchange(const SpokenUtterance& utterance, size_t first, size_t last) {
   return prompt;
 }
 
-// When the head moves to each token, in frames, by the path that speech takes.
+// Computes the time at which the head moves to each token, in frames, by the path that speech takes.
 Status FollowHead(ForcedTalker* talker, const SpokenUtterance& utterance, const HeadScore& head, TextPath* path) {
   const cpu::QueryHead watched{head.layer, head.head};
   talker->Watch({&watched, 1});
@@ -117,8 +118,8 @@ Status FollowHead(ForcedTalker* talker, const SpokenUtterance& utterance, const 
   return Status::Ok();
 }
 
-// By word: how far the distribution of each frame's first code departs from the usual one when the word's tokens are
-// exchanged.
+// Computes, by word, how far the distribution of each frame's first code departs from the usual one when the word's
+// tokens are exchanged.
 Result<std::vector<std::vector<double>>> ExchangeWords(ForcedTalker* talker, const SpokenUtterance& utterance,
                                                        std::span<const TextRange> words) {
   std::vector<Prompt> prompts{utterance.prompt};

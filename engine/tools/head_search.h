@@ -24,7 +24,7 @@ struct SpokenUtterance {
   std::vector<int32_t> codes;  // [frames][groups]
 };
 
-// How far a head follows the text, as means over the frames of all utterances.
+// Measure of how far a head follows the text, as means over the frames of all utterances.
 struct HeadScore {
   int layer = 0;
   int head = 0;
@@ -37,15 +37,15 @@ struct HeadScore {
 // most 0.21.
 inline constexpr double kMinHeadScore = 0.8;
 
-// The scores of all heads, by layer and head.
+// Returns the scores of all heads, by layer and head.
 Result<std::vector<HeadScore>> ScoreHeads(ForcedTalker* talker, const std::vector<SpokenUtterance>& utterances);
 
-// The offset of a head: its words' tokens are exchanged for others, and the first frame whose codes then would be
-// others is where the word begins. None if no word shows it.
+// Returns the offset of a head: its words' tokens are exchanged for others, and the first frame whose codes then would
+// be others is where the word begins. None if no word shows it.
 Result<std::optional<int>> FindOffset(ForcedTalker* talker, const std::vector<SpokenUtterance>& utterances,
                                       const HeadScore& head);
 
-// The head to use: the best one or, of those with nearly its score, the one that leads least. None below
+// Returns the head to use: the best one or, of those with nearly its score, the one that leads least. None below
 // kMinHeadScore.
 Result<std::optional<AlignmentHead>> ChooseHead(ForcedTalker* talker, const std::vector<SpokenUtterance>& utterances,
                                                 const std::vector<HeadScore>& scores);

@@ -252,7 +252,7 @@ std::span<const Option> Options() {
 
 constexpr size_t kSwitch = 0;  // index in Target
 
-// "--seed N"
+// Returns "--seed N".
 std::string Shown(const Option& option) {
   return "--" + std::string(option.name) + (option.value == nullptr ? "" : " " + std::string(option.value));
 }
@@ -346,7 +346,7 @@ struct Parser {
   std::vector<GOptionEntry> entries;
 };
 
-// "auto, cpu or cuda".
+// Returns "auto, cpu or cuda".
 std::string DeviceNames() {
   std::string names;
   for (const DeviceEntry& device : kDevices) {

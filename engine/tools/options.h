@@ -74,18 +74,18 @@ struct ToolOptions {
 // too many operands. With --help only the command is checked, with --version nothing.
 Result<ToolOptions> ParseOptions(int argc, char** argv);
 
-// The manual of a command; all commands if it is empty.
+// Returns the manual of a command; all commands if it is empty.
 std::string Manual(const std::string& command);
 
 // Returns the error for a value of --`option` that is not `allowed`, such as "1 or more".
 Status NotAllowed(const char* option, const std::string& value, std::string_view allowed);
 
-// These convert the named options. kInvalidArgument for an unknown value.
+// Converts the named option. kInvalidArgument for an unknown value.
 Result<TokenizerPattern> PatternOf(const ToolOptions& options);
 Result<WavFormat> SampleFormatOf(const ToolOptions& options);
-// Engine options for the model folder `path`.
+// Returns the engine options for the model folder `path`.
 Result<EngineOptions> MakeEngineOptions(const ToolOptions& options, const std::string& path);
-// The request described by the options, with `defaults` for options not given.
+// Returns the request described by the options, with `defaults` for options not given.
 Result<Request> MakeRequest(const ToolOptions& options, const GenerationSettings& defaults);
 
 }  // namespace qtts

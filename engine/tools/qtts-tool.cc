@@ -51,7 +51,7 @@ Result<std::shared_ptr<const Tokenizer>> LoadTokenizer(const ToolOptions& option
   return Tokenizer::Load(folder, pattern);
 }
 
-// Bytes of F32 KV cache per position of the talker.
+// Returns the bytes of F32 KV cache per position of the talker.
 int64_t KvBytesPerPosition(const TransformerConfig& config) {
   return int64_t{2} * config.num_layers * config.kv_width() * static_cast<int64_t>(sizeof(float));
 }
@@ -62,7 +62,7 @@ std::string Joined(const std::vector<std::string>& items) {
   return all.empty() ? "none" : all;
 }
 
-// Names with their tags: "german (de)".
+// Returns the names with their tags: "german (de)".
 std::string WithTags(const std::vector<std::string>& languages) {
   std::string all;
   for (const std::string& name : languages) {
@@ -73,7 +73,7 @@ std::string WithTags(const std::vector<std::string>& languages) {
   return all;
 }
 
-// Speakers with their dialects: "eric (sichuan_dialect)".
+// Returns the speakers with their dialects: "eric (sichuan_dialect)".
 std::string WithDialects(const std::vector<std::string>& speakers, const TalkerConfig& talker) {
   std::vector<std::string> items;
   for (const std::string& name : speakers) {
@@ -83,7 +83,7 @@ std::string WithDialects(const std::vector<std::string>& speakers, const TalkerC
   return Joined(items);
 }
 
-// "yes", or the reason why the folder cannot clone voices.
+// Returns "yes", or the reason why the folder cannot clone voices.
 std::string Cloning(const Checkpoint& checkpoint) {
   if (!KindOf(checkpoint.config().type).clones) return "no";
   const auto encoder = checkpoint.OpenVoiceEncoder();
@@ -121,7 +121,7 @@ Result<std::optional<DeviceCapacity>> CapacityFor(const ToolOptions& options, co
   return std::optional<DeviceCapacity>();
 }
 
-// A frame of one utterance can't be made faster than its weights are read.
+// Prints the time of a frame. A frame of one utterance can't be made faster than its weights are read.
 void PrintFrameTime(const DeviceCapacity& capacity, const ModelInfo& info) {
   const double gigabytes = static_cast<double>(capacity.frame_bytes) / 1e9;
   if (capacity.bandwidth <= 0) {

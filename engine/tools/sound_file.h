@@ -24,23 +24,24 @@ class SoundFile {
     bool raw = false;  // without a WAV header
   };
 
-  // `path`: a file named .wav or .raw, in any case, or "-" for standard output. `format.raw` applies where no extension
-  // decides. Errors: kInvalidArgument for another extension or a folder; kUnreadable if the file cannot be written.
+  // Opens a file. `path`: a file named .wav or .raw, in any case, or "-" for standard output. `format.raw` applies
+  // where no extension decides. Errors: kInvalidArgument for another extension or a folder; kUnreadable if the file
+  // cannot be written.
   static Result<std::unique_ptr<SoundFile>> Open(const std::string& path, const Format& format);
   // Removes an unfinished file.
   ~SoundFile();
   SoundFile(const SoundFile&) = delete;
   SoundFile& operator=(const SoundFile&) = delete;
 
-  // Must be called before the first Write().
+  // Writes the header. Must be called before the first Write().
   Status Begin(int sample_rate);
   Status Write(std::span<const float> samples);
   // Completes the file. No samples may follow.
   Status Finish();
 
-  // Name for messages: "out.wav" or "standard output".
+  // Returns the name for messages: "out.wav" or "standard output".
   const std::string& name() const { return name_; }
-  // File to remove if the process ends before Finish(); empty if there is none.
+  // Returns the file to remove if the process ends before Finish(); empty if there is none.
   const std::string& temporary() const { return temporary_; }
 
  private:

@@ -63,7 +63,7 @@ Result<std::string> ReadText() {
   return text;
 }
 
-// speak TEXT, speak DIR TEXT, speak --text TEXT or speak DIR --text TEXT.
+// Parses speak TEXT, speak DIR TEXT, speak --text TEXT or speak DIR --text TEXT.
 Result<Task> TaskOf(const ToolOptions& options) {
   const bool by_option = !options.text.empty();
   std::vector<std::string> words = options.arguments;
@@ -171,7 +171,7 @@ class EndSignals {
   }
 
   const std::atomic<bool>& stopped() const { return stopped_; }
-  // 0 before the first signal.
+  // Returns 0 before the first signal.
   int signal() const {
     const MutexLock lock(mutex_);
     return signal_;
@@ -201,11 +201,11 @@ class SpeechWriter {
 
   uint64_t frames() const { return frames_; }
   uint64_t samples() const { return samples_; }
-  // The first one that is not the usual end.
+  // Returns the first one that is not the usual end.
   EndReason reason() const { return reason_; }
-  // The marks that were reached: name, position in the text, and time in the sound.
+  // Returns the marks that were reached: name, position in the text, and time in the sound.
   const Json& marks() const { return marks_; }
-  // The words of all utterances.
+  // Returns the words of all utterances.
   const WordsOfSpeech& words() const { return words_; }
 
  private:

@@ -14,7 +14,7 @@ namespace {
 
 using std::chrono::milliseconds;
 
-// As the element's defaults.
+// Returns the element's defaults.
 milliseconds PauseAfter(SentenceGap gap) {
   switch (gap) {
     case SentenceGap::kSentence:

@@ -38,7 +38,7 @@ struct Step {
   MarkupPart part;
   TextMap map;  // from its text to the document
 
-  // The characters of the whole text that those of the utterance's text stand for.
+  // Returns the characters of the whole text that those of the utterance's text stand for.
   std::pair<size_t, size_t> PlaceOf(size_t begin, size_t end) const {
     const auto [first, last] = map.SourceOf(begin, end);
     return {part.begin + first, part.begin + last};
@@ -87,13 +87,14 @@ std::string Part(std::string_view text, size_t begin, size_t end) {
   return std::string(head.substr(Utf8Head(text, begin).size()));
 }
 
-// The preparer's options for an utterance.
+// Returns the preparer's options for an utterance.
 TextPreparerOptions OptionsOf(const MarkupPart& part, TextPreparerOptions options) {
   if (!part.settings.language.empty()) options.language = part.settings.language;
   return options;
 }
 
-// A piece of the preparation's map, with the source in the whole text: several where the document has tags within it.
+// Adds a piece of the preparation's map, with the source in the whole text: several where the document has tags within
+// it.
 void AddPieces(const Step& step, const TextMapPiece& piece, Json* map) {
   const auto add = [map](size_t spoken, size_t spoken_end, size_t source, size_t source_end, bool copied) {
     map->push_back({{"spoken", {spoken, spoken_end}}, {"source", {source, source_end}}, {"copied", copied}});

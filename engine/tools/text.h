@@ -10,13 +10,13 @@
 
 namespace qtts {
 
-// How the text is prepared for a model, by --normalize, --lexicon, --emoji and --language.
+// Returns the options of the preparer for a model, by --normalize, --lexicon, --emoji and --language.
 Result<TextPreparerOptions> MakePreparerOptions(const ToolOptions& options, const ModelInfo& model);
 
-// How the markup of a text is read, by --markup, --markup-rules and --language.
+// Returns the options for reading the markup of a text, by --markup, --markup-rules and --language.
 Result<MarkupOptions> MakeMarkupOptions(const ToolOptions& options, const ModelInfo& model);
 
-// The command `text`: prints the utterances of a text, what each step makes of them, and their maps.
+// Runs the command `text`: prints the utterances of a text, what each step makes of them, and their maps.
 Status PrintText(const ToolOptions& options);
 
 }  // namespace qtts

@@ -83,7 +83,7 @@ Result<DesignTake> SpeakTake(Engine* engine, const Request& request) {
   return take;
 }
 
-// "calm.voice" for one take; "calm.2.voice" for the second of several.
+// Returns "calm.voice" for one take; "calm.2.voice" for the second of several.
 std::string PathOfTake(const std::string& path, int64_t take, int64_t takes) {
   if (takes == 1) return path;
   std::filesystem::path numbered(path);
@@ -111,7 +111,7 @@ Result<Request> DesignRequest(const ToolOptions& options, const ModelInfo& info)
   return request;
 }
 
-// A path and its weight: "a.voice:0.7". Without a weight, or if what follows the last colon is no number, 1.
+// Parses a path and its weight: "a.voice:0.7". Without a weight, or if what follows the last colon is no number, 1.
 std::pair<std::string, double> ParseShare(const std::string& share) {
   const size_t colon = share.rfind(':');
   double weight = 1;

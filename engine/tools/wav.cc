@@ -24,12 +24,12 @@ void PutInt(std::string& out, uint64_t value, int bytes) {
 int SampleSize(WavFormat format) { return format == WavFormat::kS16 ? 2 : 4; }
 
 constexpr uint64_t kHeaderBehindSize = 36;
-constexpr uint64_t kMostDataBytes = std::numeric_limits<uint32_t>::max() - kHeaderBehindSize;
+constexpr uint64_t kMaxDataBytes = std::numeric_limits<uint32_t>::max() - kHeaderBehindSize;
 
 }  // namespace
 
 std::string WavHeader(uint64_t data_bytes, int sample_rate, WavFormat format) {
-  const bool known = data_bytes <= kMostDataBytes;
+  const bool known = data_bytes <= kMaxDataBytes;
   const auto sample_bytes = static_cast<uint64_t>(SampleSize(format));
   std::string out = "RIFF";
   PutInt(out, known ? kHeaderBehindSize + data_bytes : kUnknownLength, 4);
@@ -61,7 +61,7 @@ std::string SampleBytes(std::span<const float> samples, WavFormat format) {
 
 Status WriteWav(const std::string& path, std::span<const float> samples, int sample_rate, WavFormat format) {
   const uint64_t data_bytes = samples.size() * static_cast<uint64_t>(SampleSize(format));
-  if (data_bytes > kMostDataBytes) {
+  if (data_bytes > kMaxDataBytes) {
     return Status::ResourceExhausted(path + ": too long for a WAV file (4 GiB); write it in parts");
   }
   const std::string out = WavHeader(data_bytes, sample_rate, format) + SampleBytes(samples, format);

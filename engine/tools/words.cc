@@ -20,7 +20,7 @@ std::string TextOf(const TextRange& range, std::string_view text) {
   return RepairUtf8(text.substr(begin, std::min(range.end, text.size()) - begin));
 }
 
-// "00:00:01.230", with `point` before the milliseconds.
+// Returns "00:00:01.230", with `point` before the milliseconds.
 std::string ClockTime(std::chrono::nanoseconds time, char point) {
   const int64_t ms = std::chrono::round<std::chrono::milliseconds>(time).count();
   std::array<char, 40> shown{};
@@ -30,7 +30,7 @@ std::string ClockTime(std::chrono::nanoseconds time, char point) {
   return shown.data();
 }
 
-// WebVTT has its own meaning for these.
+// Escapes a text for a cue: WebVTT has its own meaning for these.
 std::string EscapeCue(const std::string& text) {
   std::string escaped;
   for (const char c : text) {
@@ -70,7 +70,7 @@ std::string JsonOf(const WordsOfSpeech& speech) {
   return WordsJson(speech).dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 
-// Intervals must cover the whole time, without a gap.
+// Returns the file's text. Intervals must cover the whole time, without a gap.
 std::string TextGrid(const WordsOfSpeech& speech) {
   struct Interval {
     double begin;

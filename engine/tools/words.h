@@ -26,7 +26,7 @@ void AppendWords(const WordsOfSpeech& utterance, double begin, WordsOfSpeech* al
 // Checks the ending of a file of words: .vtt, .srt, .json or .TextGrid.
 Status CheckWordsFile(const std::string& path);
 
-// The words, the text and the report.
+// Returns the words, the text and the report.
 Json WordsJson(const WordsOfSpeech& speech);
 
 // Prints a line for each word, with its beginning and end, and the report to standard output.
@@ -36,7 +36,7 @@ void PrintWords(const WordsOfSpeech& speech);
 // TextGrid with an interval tier.
 Status WriteWords(const std::string& path, const WordsOfSpeech& speech);
 
-// The report as JSON: measured, coverage, tokens, words skipped and repeated, end_missed, stopped_early.
+// Returns the report as JSON: measured, coverage, tokens, words skipped and repeated, end_missed, stopped_early.
 Json ReportJson(const SpeechReport& report, std::string_view text);
 
 }  // namespace qtts

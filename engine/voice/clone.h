@@ -15,7 +15,7 @@ namespace qtts {
 Result<ClonedVoice> CloneVoice(VoiceEncoder* encoder, const std::string& model, const Recording& recording,
                                const CloneOptions& options);
 
-// kInvalidArgument if another model made the voice.
+// Returns kInvalidArgument if another model made the voice.
 Status CheckVoiceModel(const ClonedVoice& voice, const ModelInfo& model);
 
 }  // namespace qtts

@@ -15,7 +15,7 @@ namespace {
 
 constexpr double kMaxLoudness = 10;  // above full-scale noise
 
-// False for an infinite number and NaN, too.
+// Returns false for an infinite number and NaN, too.
 bool IsPlausible(double loudness) { return loudness >= kMinMeasuredLoudness && loudness <= kMaxLoudness; }
 
 struct EndMeter {

@@ -17,7 +17,7 @@ inline constexpr double kLoudnessBlock = 0.4;
 // the sound is shorter than one block, or it is louder than 10 LUFS, which no sound within full scale is.
 std::optional<double> MeasureLoudness(std::span<const float> samples, int sample_rate);
 
-// The text of a loudness in a voice file: two decimals, independent of the locale.
+// Returns the text of a loudness in a voice file: two decimals, independent of the locale.
 std::string LoudnessText(double loudness);
 
 // Parses such a text; untrusted input. None unless it is a number from -70 to 10.

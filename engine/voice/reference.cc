@@ -11,12 +11,12 @@
 namespace qtts {
 namespace {
 
-constexpr int kLeastRate = 4000;
-constexpr int kMostRate = 384000;
-constexpr int kMostChannels = 64;
-constexpr double kLeastSeconds = 1;
+constexpr int kMinRecordedRate = 4000;
+constexpr int kMaxRecordedRate = 384000;
+constexpr int kMaxChannels = 64;
+constexpr double kMinSeconds = 1;
 // Attention grows with the square of the length, and a longer recording does not improve the voice.
-constexpr double kMostSeconds = 60;
+constexpr double kMaxSeconds = 60;
 // -60 dB of full scale.
 constexpr float kSilence = 1e-3F;
 
@@ -27,24 +27,24 @@ std::string Seconds(double seconds) {
 }
 
 Status CheckRecording(const Recording& recording) {
-  if (recording.sample_rate < kLeastRate || recording.sample_rate > kMostRate) {
+  if (recording.sample_rate < kMinRecordedRate || recording.sample_rate > kMaxRecordedRate) {
     return Status::InvalidArgument("the reference recording has " + std::to_string(recording.sample_rate) +
-                                   " samples a second, expected " + std::to_string(kLeastRate) + " to " +
-                                   std::to_string(kMostRate));
+                                   " samples a second, expected " + std::to_string(kMinRecordedRate) + " to " +
+                                   std::to_string(kMaxRecordedRate));
   }
-  if (recording.channels < 1 || recording.channels > kMostChannels) {
+  if (recording.channels < 1 || recording.channels > kMaxChannels) {
     return Status::InvalidArgument("the reference recording has " + std::to_string(recording.channels) +
-                                   " channels, expected 1 to " + std::to_string(kMostChannels));
+                                   " channels, expected 1 to " + std::to_string(kMaxChannels));
   }
   const size_t frames = recording.samples.size() / static_cast<size_t>(recording.channels);
   const double seconds = static_cast<double>(frames) / recording.sample_rate;
-  if (seconds < kLeastSeconds) {
+  if (seconds < kMinSeconds) {
     return Status::InvalidArgument("the reference recording is " + Seconds(seconds) + " long, expected " +
-                                   Seconds(kLeastSeconds) + " at least; 3 to 15 s of clear speech make the best voice");
+                                   Seconds(kMinSeconds) + " at least; 3 to 15 s of clear speech make the best voice");
   }
-  if (seconds > kMostSeconds) {
+  if (seconds > kMaxSeconds) {
     return Status::InvalidArgument("the reference recording is " + Seconds(seconds) + " long, expected " +
-                                   Seconds(kMostSeconds) +
+                                   Seconds(kMaxSeconds) +
                                    " at most; cut out 3 to 15 s of clear speech, and the reference text with it");
   }
   float loudest = 0;

@@ -38,7 +38,7 @@ std::string Formatted(const char* format, Numbers... numbers) {
 
 double SecondsOf(size_t samples) { return static_cast<double>(samples) / kReferenceRate; }
 
-// Number of samples in the flat tops of one channel; 0 if there are too few to be clipping.
+// Returns the number of samples in the flat tops of one channel; 0 if there are too few to be clipping.
 size_t CountClipped(std::span<const float> samples, size_t channel, size_t channels, float peak) {
   size_t clipped = 0;
   size_t runs = 0;
@@ -55,7 +55,7 @@ size_t CountClipped(std::span<const float> samples, size_t channel, size_t chann
   return runs >= kMinClippedRuns ? clipped : 0;
 }
 
-// Number of clipped samples in the recording as it came: resampling makes flat tops round.
+// Returns the number of clipped samples in the recording as it came: resampling makes flat tops round.
 size_t CountClipped(const Recording& recording) {
   const auto channels = static_cast<size_t>(recording.channels);
   size_t clipped = 0;
@@ -104,7 +104,7 @@ double LettersOf(char32_t code) {
   }
 }
 
-// The faults of a recording that is an example for the model.
+// Adds the faults of a recording that is an example for the model.
 void CheckExample(const ReferenceShape& shape, double seconds, const CloneOptions& options,
                   std::vector<ReferenceFinding>* findings) {
   const std::string& text = options.reference_text;

@@ -39,8 +39,8 @@ struct ReferenceFinding {
 std::vector<ReferenceFinding> CheckReference(const Recording& recording, std::span<const float> pcm,
                                              const CloneOptions& options);
 
-// How long a text takes to say, as a number of letters of a European language: a Han character counts as 3.5, a kana as
-// 2, a syllable of Hangul as 2.5, a digit as 4. White space and marks count nothing. UTF-8.
+// Returns the time that a text takes to say, as a number of letters of a European language: a Han character counts as
+// 3.5, a kana as 2, a syllable of Hangul as 2.5, a digit as 4. White space and marks count nothing. UTF-8.
 double CountSpokenLetters(std::string_view text);
 
 }  // namespace qtts

@@ -45,8 +45,8 @@ void FadeOut(std::vector<float>* pcm) {
   }
 }
 
-// The end of the last pause that begins at `from` or later, or a place in it if it is longer than kPause, before
-// `until`. None if there is no pause.
+// Returns the end of the last pause that begins at `from` or later, or a place in it if it is longer than kPause,
+// before `until`. None if there is no pause.
 std::optional<size_t> LastPause(const ReferenceShape& shape, size_t from, size_t until) {
   size_t run = 0;
   const size_t last = std::min(until / kLevelSamples, shape.levels.size());

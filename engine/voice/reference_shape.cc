@@ -27,7 +27,7 @@ double LevelOf(std::span<const float> pcm) {
   return std::max(10 * std::log10(mean + 1e-30), kLevelFloor);
 }
 
-// `sorted`: not empty.
+// Returns the quantile of `sorted`, which is not empty.
 double Quantile(const std::vector<double>& sorted, double share) {
   return sorted[static_cast<size_t>(share * static_cast<double>(sorted.size() - 1))];
 }

@@ -11,7 +11,7 @@ namespace qtts {
 // Samples of one level in ReferenceShape::levels: 10 ms at kReferenceRate.
 inline constexpr size_t kLevelSamples = 240;
 
-// Where a recording has sound, and how loud it is. Levels in dB of full scale, of the root mean square.
+// Places and levels of the sound in a recording. Levels in dB of full scale, of the root mean square.
 struct ReferenceShape {
   std::vector<double> levels;  // of each whole 10 ms
   double speech = 0;           // level that 15 % of the sound exceed

@@ -13,7 +13,7 @@
 namespace qtts {
 namespace {
 
-// "calm, excited"; "none" if no take has a style.
+// Returns "calm, excited"; "none" if no take has a style.
 std::string StylesOf(std::span<const ClonedVoice> takes) {
   std::string styles;
   for (const ClonedVoice& take : takes) {

@@ -12,8 +12,8 @@
 // The takes of a voice file and their styles, without the file.
 namespace qtts {
 
-// kInvalidArgument for takes that cannot be in one file: none or too many, different models, or several of which two
-// have one style or one has none.
+// Returns kInvalidArgument for takes that cannot be in one file: none or too many, different models, or several of
+// which two have one style or one has none.
 Status CheckTakes(std::span<const ClonedVoice> takes);
 
 // Returns the first word of an instruction in lower case, without marks around it. May be empty.

@@ -37,14 +37,15 @@ constexpr const char* kTakes = "takes";
 constexpr const char* kLoudness = "loudness";  // files of earlier versions have none
 
 // Maximum number of codes. A voice has a few thousand.
-constexpr int64_t kMostElements = int64_t{1} << 22;
+constexpr int64_t kMaxElements = int64_t{1} << 22;
 constexpr size_t kMaxStyleBytes = 64;
 
 Status NoVoice(const std::string& path, const std::string& why) {
   return Status::CorruptModel(path + ": " + why + "; give a file that 'qtts-tool voice make' wrote");
 }
 
-// Name of a tensor, or key of the metadata, of a take. The first one's are those of a voice file with one take.
+// Returns the name of a tensor, or key of the metadata, of a take. The first one's are those of a voice file with one
+// take.
 std::string KeyOf(const char* name, size_t take) {
   return take == 0 ? std::string(name) : std::string(name) + "." + std::to_string(take);
 }
@@ -57,8 +58,8 @@ Result<std::vector<T>> Values(const SafetensorsHeader& header, std::span<const s
   if (found == header.entries.end()) return NoVoice(path, "has no tensor \"" + name + "\"");
   const TensorEntry& entry = found->second;
   const uint64_t bytes = entry.end - entry.begin;
-  if (entry.dtype != dtype || entry.shape.size() != 1 || bytes > kMostElements * sizeof(T)) {
-    return NoVoice(path, "its tensor \"" + name + "\" is not a list of at most " + std::to_string(kMostElements) +
+  if (entry.dtype != dtype || entry.shape.size() != 1 || bytes > kMaxElements * sizeof(T)) {
+    return NoVoice(path, "its tensor \"" + name + "\" is not a list of at most " + std::to_string(kMaxElements) +
                              " values of type " + std::string(dtype));
   }
   std::vector<T> values(bytes / sizeof(T));

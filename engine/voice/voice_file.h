@@ -13,8 +13,8 @@
 // The file format of SaveTakes() and LoadTakes(), in memory.
 namespace qtts {
 
-// The bytes of a voice file: one take, or several whose model is that of the first. Invalid UTF-8 in the texts is
-// replaced.
+// Returns the bytes of a voice file: one take, or several whose model is that of the first. Invalid UTF-8 in the texts
+// is replaced.
 std::string WriteTakes(std::span<const ClonedVoice> takes);
 
 // Parses the bytes of a voice file; `path` is for messages. Untrusted input: sizes are checked, values are not. Errors:

@@ -33,6 +33,7 @@ struct Runtime {
   std::set<void*> events, graphs, execs;  // graphs: captured graphs, execs: instantiated ones
   std::set<void*> recording;              // streams in capture
   std::vector<std::string> calls;
+  std::set<std::string> loaded_kernels;
   size_t fail_at = 0;
   size_t hang_at = 0;
   cudaError_t fail_with = cudaSuccess;
@@ -169,7 +170,7 @@ cudaError_t Allocate(void** data, size_t bytes, int device) {
   Runtime& r = TheRuntime();
   if (device >= 0) {
     const auto d = static_cast<size_t>(device);
-    if (r.used[d] + bytes > r.devices[d].memory) return Return(cudaErrorMemoryAllocation);
+    if (r.used[d] + bytes > r.devices[d].memory - r.devices[d].used_by_others) return Return(cudaErrorMemoryAllocation);
     r.used[d] += bytes;
     r.most_used[d] = std::max(r.most_used[d], r.used[d]);
   }
@@ -220,11 +221,18 @@ cudaError_t LaunchKernel(const void* kernel, size_t shared, cudaStream_t stream)
     return Return(cudaErrorInvalidDeviceFunction);
   }
   QTTS_BEGIN(found->second);
+  TheRuntime().loaded_kernels.insert(found->second);
   return shared <= CurrentDevice().shared_per_block ? cudaSuccess : Return(cudaErrorInvalidValue);
 }
 
 // For functions that need a kernel's code.
-cudaError_t CheckCode() { return CurrentDevice().has_code ? cudaSuccess : Return(cudaErrorNoKernelImageForDevice); }
+cudaError_t CheckCode(const void* kernel) {
+  if (!CurrentDevice().has_code) return Return(cudaErrorNoKernelImageForDevice);
+  if (const auto found = Kernels().find(kernel); found != Kernels().end()) {
+    TheRuntime().loaded_kernels.insert(found->second);
+  }
+  return cudaSuccess;
+}
 
 }  // namespace
 
@@ -270,14 +278,17 @@ void HangAtCall(size_t n) { TheRuntime().hang_at = TheRuntime().calls.size() + n
 bool failed() { return TheRuntime().failed; }
 
 void LeaveMemory(int device, size_t bytes) {
-  Runtime& r = TheRuntime();
-  r.devices[static_cast<size_t>(device)].memory = r.used[static_cast<size_t>(device)] + bytes;
+  Device& d = TheRuntime().devices[static_cast<size_t>(device)];
+  const size_t needed = TheRuntime().used[static_cast<size_t>(device)] + bytes;
+  d.memory = std::max(d.memory, needed);
+  d.used_by_others = d.memory - needed;
 }
 
 size_t used_memory(int device) { return TheRuntime().used[static_cast<size_t>(device)]; }
 size_t most_memory(int device) { return TheRuntime().most_used[static_cast<size_t>(device)]; }
 
 const std::vector<std::string>& calls() { return TheRuntime().calls; }
+const std::set<std::string>& loaded_kernels() { return TheRuntime().loaded_kernels; }
 const std::vector<std::string>& misuse() { return TheRuntime().misuse; }
 
 size_t alive() {
@@ -337,28 +348,28 @@ cudaError_t cudaLaunchKernelExC(const cudaLaunchConfig_t* config, const void* ke
   const Guard guard;
   return LaunchKernel(kernel, config->dynamicSmemBytes, config->stream);
 }
-cudaError_t cudaFuncSetAttribute(const void* /*kernel*/, cudaFuncAttribute attribute, int value) {
+cudaError_t cudaFuncSetAttribute(const void* kernel, cudaFuncAttribute attribute, int value) {
   const Guard guard;
   QTTS_BEGIN("cudaFuncSetAttribute");
   const bool too_much = attribute == cudaFuncAttributeMaxDynamicSharedMemorySize &&
                         static_cast<size_t>(value) > CurrentDevice().shared_per_block;
-  return too_much ? Return(cudaErrorInvalidValue) : CheckCode();
+  return too_much ? Return(cudaErrorInvalidValue) : CheckCode(kernel);
 }
-cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* attributes, const void* /*kernel*/) {
+cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* attributes, const void* kernel) {
   const Guard guard;
   QTTS_BEGIN("cudaFuncGetAttributes");
   *attributes = {};
   const Device& device = CurrentDevice();
   attributes->binaryVersion = device.major * 10 + device.minor;
   attributes->ptxVersion = device.code != 0 ? device.code : attributes->binaryVersion;
-  return CheckCode();
+  return CheckCode(kernel);
 }
-cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(int* blocks, const void* /*kernel*/, int /*threads*/,
+cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(int* blocks, const void* kernel, int /*threads*/,
                                                           size_t /*shared*/) {
   const Guard guard;
   QTTS_BEGIN("cudaOccupancyMaxActiveBlocksPerMultiprocessor");
   *blocks = 1;
-  return CheckCode();
+  return CheckCode(kernel);
 }
 
 // --- devices
@@ -407,6 +418,7 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
   properties->l2CacheSize = 50 << 20;
   properties->clusterLaunch = d.major >= 9 ? 1 : 0;
   properties->cooperativeLaunch = 1;
+  properties->integrated = d.integrated ? 1 : 0;
   return cudaSuccess;
 }
 cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int device) {
@@ -416,6 +428,9 @@ cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int dev
   switch (attribute) {
     case cudaDevAttrMemoryClockRate:
       *value = 1000 * d.memory_megahertz;
+      return cudaSuccess;
+    case cudaDevAttrIntegrated:
+      *value = d.integrated ? 1 : 0;
       return cudaSuccess;
     case cudaDevAttrGlobalMemoryBusWidth:
       *value = d.bus_bits;
@@ -436,7 +451,7 @@ cudaError_t cudaMemGetInfo(size_t* free, size_t* total) {
   const Guard guard;
   QTTS_BEGIN("cudaMemGetInfo");
   *total = CurrentDevice().memory;
-  *free = *total - TheRuntime().used[static_cast<size_t>(current_device)];
+  *free = *total - CurrentDevice().used_by_others - TheRuntime().used[static_cast<size_t>(current_device)];
   return cudaSuccess;
 }
 cudaError_t cudaDeviceSynchronize() {

@@ -5,6 +5,7 @@
 #include <driver_types.h>
 
 #include <cstddef>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -21,8 +22,10 @@ struct Device {
   int processors = 132;
   size_t shared_per_block = 227 << 10;
   size_t memory = size_t{16} << 30;
-  bool has_code = true;  // true if kernels were compiled for it
-  int code = 0;          // compute capability that they were compiled for, 10 * major + minor; 0: its own
+  size_t used_by_others = 0;  // of it, by other programs
+  bool has_code = true;       // true if kernels were compiled for it
+  int code = 0;               // compute capability that they were compiled for, 10 * major + minor; 0: its own
+  bool integrated = false;
   int memory_megahertz = 1000;
   int bus_bits = 1024;
 };
@@ -50,7 +53,7 @@ void HangDevice(int device);
 // The same of the device of the n-th following call, from that call on.
 void HangAtCall(size_t n);
 
-// Limits the free memory of a device to `bytes`.
+// Other programs leave `bytes` of a device's memory free.
 void LeaveMemory(int device, size_t bytes);
 // Device memory allocated now, and the most that was since Reset().
 size_t used_memory(int device);
@@ -58,6 +61,8 @@ size_t most_memory(int device);
 
 // The calls so far by name; launches by the kernel's name.
 const std::vector<std::string>& calls();
+// Kernels whose code was loaded so far, by a launch or a question about them, by name.
+const std::set<std::string>& loaded_kernels();
 // Misuse so far: memory freed twice or used beyond its end, a stream of another device, a stream left capturing.
 const std::vector<std::string>& misuse();
 // Number of memory blocks, streams, events and graphs that are not freed.

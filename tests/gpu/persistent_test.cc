@@ -128,6 +128,17 @@ void ExpectSameScores(const TextWindow& window, const FrameRowResult& got, const
 
 std::vector<int> Codes(const FrameRowResult& result, int groups) { return {result.codes, result.codes + groups}; }
 
+// Whether the kernel has a form for so many rows on this card.
+bool HasForm(bool large, int rows) {
+  return PersistentFrame::FormOf(large ? 2048 : 1024, rows, testing::Device()).blocks > 0;
+}
+
+#define QTTS_NEEDS_FORM(large, rows)                                                                    \
+  if (!HasForm(large, rows))                                                                            \
+  GTEST_SKIP() << ::testing::PrintToString(::qtts::testing::Device().shared_per_block)                  \
+               << " bytes of shared memory are too few for " << (rows) << " rows of a talker of width " \
+               << ((large) ? 2048 : 1024)
+
 struct Case {
   const char* name;
   bool large;
@@ -181,6 +192,7 @@ void ExpectSameFrame(Talker* graph, Talker* persistent, const ModelConfig& confi
 TEST_P(PersistentFrames, AreTheGraphs) {
   QTTS_NEEDS_DEVICE();
   QTTS_NEEDS_PERSISTENT_KERNEL();
+  QTTS_NEEDS_FORM(GetParam().large, GetParam().rows);
   const RandomModel model(FullWidth(GetParam().large));
   const ModelConfig& config = model.checkpoint()->config();
   Talker graph(model, FramePath::kGraph);
@@ -217,12 +229,14 @@ TEST(PersistentFrame, FreshInputsAreTheGraphs) {
   const unsigned seed = std::random_device()();
   SCOPED_TRACE("seed " + std::to_string(seed));
   std::mt19937 random(seed);
-  const RandomModel model(FullWidth(random() % 2 == 0));
+  const bool large = random() % 2 == 0;
+  const RandomModel model(FullWidth(large));
   const ModelConfig& config = model.checkpoint()->config();
   Talker graph(model, FramePath::kGraph);
   Talker persistent(model, FramePath::kPersistent);
   ASSERT_TRUE(graph.model() != nullptr && persistent.model() != nullptr);
-  const int rows = 1 << random() % 4;
+  int rows = 1 << random() % 4;
+  while (!HasForm(large, rows)) rows /= 2;
   int64_t longest = 0;
   std::vector<int> lengths;
   const auto settings_of = [&](TokenSampling* sampling) {
@@ -266,6 +280,7 @@ TEST(PersistentFrame, FreshInputsAreTheGraphs) {
 TEST_P(PersistentFrames, SmallForTheSanitizer) {
   QTTS_NEEDS_DEVICE();
   QTTS_NEEDS_PERSISTENT_KERNEL();
+  QTTS_NEEDS_FORM(GetParam().large, GetParam().rows);
   golden::RandomCheckpointSpec spec = FullWidth(GetParam().large);
   spec.predictor.num_hidden_layers = 1;
   spec.num_code_groups = 3;
@@ -494,6 +509,20 @@ TEST(PersistentFrame, GivesUpInsteadOfHanging) {
   EXPECT_EQ(impatient.status().code(), StatusCode::kDeviceUnavailable) << impatient.status().message();
   options.patience = cuda::PersistentFrame::kPatience;
   EXPECT_TRUE(cuda::CudaBackend::Create(model.checkpoint(), options).ok());
+}
+
+// Rows that an SM's shared memory is too small for take the graph path, and only they.
+TEST(PersistentFrame, LeavesRowsThatDoNotFitToTheGraph) {
+  QTTS_NEEDS_DEVICE();
+  QTTS_NEEDS_PERSISTENT_KERNEL();
+  for (const bool large : {false, true}) {
+    const RandomModel model(FullWidth(large));
+    Talker talker(model, FramePath::kPersistent);
+    ASSERT_TRUE(talker.model() != nullptr);
+    EXPECT_TRUE(talker.model()->IsPersistent(1, 1));
+    for (const int rows : {1, 2, 4, 8}) EXPECT_EQ(talker.model()->IsPersistent(rows, 1), HasForm(large, rows));
+    for (const int rows : {3, 16, 64}) EXPECT_FALSE(talker.model()->IsPersistent(rows, 1));
+  }
 }
 
 // Frames that the kernel does not cover take the graph path, or are an error if the kernel was demanded.

@@ -19,8 +19,6 @@
 // The persistent kernel's attention, split by split, by the rules of rules/softmax.cuh.
 namespace qtts::cuda::persistent {
 
-#ifdef __CUDA_ARCH_FEAT_SM90_ALL
-
 // Lanes that share a position, and positions that the team attends to at once.
 inline constexpr int kLanes = kHeadDim / 8;
 inline constexpr int kPositionsAtOnce = kWarps * (32 / kLanes);
@@ -29,21 +27,21 @@ inline constexpr int kPositionsAtOnce = kWarps * (32 / kLanes);
 template <int kQueries>
 inline constexpr int kMergingThreads = kHeadDim / kQueries;
 
-template <int kTalkerHidden, int kStreams>
-__device__ __forceinline__ int64_t Block<kTalkerHidden, kStreams>::LayerStride(const PersistentStack& s) {
+template <typename Traits>
+__device__ __forceinline__ int64_t Block<Traits>::LayerStride(const PersistentStack& s) {
   return static_cast<int64_t>(s.cache_heads) * 2 * s.page_positions * kHeadDim;
 }
 
-template <int kTalkerHidden, int kStreams>
+template <typename Traits>
 template <int kRows, bool kTalker>
-__device__ __forceinline__ void Block<kTalkerHidden, kStreams>::Attend(const PersistentStack& s,
-                                                                       const PersistentLayer& layer, int layer_index) {
+__device__ __forceinline__ void Block<Traits>::Attend(const PersistentStack& s, const PersistentLayer& layer,
+                                                      int layer_index) {
   constexpr int kParts = kRows > kStreams ? kRows / kStreams : 1;
   const uint32_t qkv_epoch = epoch_;
   epoch_ += 2;
 #pragma unroll 1
-  for (int i = 0; i < kParts; ++i) {
-    const AttentionPart& part = shared_->parts[i];
+  for (int i = 0; i < kParts * Parts(); ++i) {
+    const AttentionPart& part = shared_->parts[kFolded ? i / kParts : 0][i % kParts];
     if (part.silent) PublishSilence(s, part.row, part.head);
     const int splits = Uniform(part.splits);
     if (splits == 0) continue;
@@ -59,56 +57,59 @@ __device__ __forceinline__ void Block<kTalkerHidden, kStreams>::Attend(const Per
     }
   }
   if constexpr (kTalker) {
-    if (Uniform(shared_->splits) == 1 || warp_ >= kRows) return;
-    if (Uniform(shared_->sequences[warp_]) < 0) return;
-    const int used = Uniform(UsedSplits(s, shared_->positions[warp_]));
-    if (used > 1) CombineSplits(s, warp_, used);
-  }
-}
-
-template <int kTalkerHidden, int kStreams>
-__device__ __forceinline__ void Block<kTalkerHidden, kStreams>::PrefetchCache(const PersistentStack& s, int layer) {
-  constexpr int kLine = 64;  // elements
-  const AttentionPart& part = shared_->parts[0];
+    if (Uniform(shared_->splits) == 1 || warp_ >= Traits::kCombiners) return;
 #pragma unroll 1
-  for (int i = 0; i < min(part.splits, 8); ++i) {
-    const int line = thread_ % 128;
-    if (PositionsBefore(part, i) + line / 2 > part.position) continue;
-    const int side = thread_ / 128;  // keys, values
-    const __nv_bfloat16* const p =
-        shared_->split_starts[i] + layer * LayerStride(s) + side * s.page_positions * kHeadDim + line * kLine;
-    asm volatile("prefetch.global.L2 [%0];" ::"l"(p));
+    for (int i = warp_; i < kRows * folds(); i += Traits::kCombiners) {
+      const int row = i % kRows;
+      if (Uniform(shared_->sequences[row]) < 0) continue;
+      const int used = Uniform(UsedSplits(s, shared_->positions[row]));
+      if (used > 1) CombineSplits(s, row, i / kRows, used);
+    }
   }
 }
 
-template <int kTalkerHidden, int kStreams>
-__device__ __forceinline__ int Block<kTalkerHidden, kStreams>::PositionsBefore(const AttentionPart& part, int i) {
+template <typename Traits>
+__device__ __forceinline__ void Block<Traits>::PrefetchCache(const PersistentStack& s, int layer) {
+  constexpr int kLine = 64;  // elements
+#pragma unroll 1
+  for (int index = 0; index < Parts(); ++index) {
+    const AttentionPart& part = shared_->parts[index][0];
+#pragma unroll 1
+    for (int i = 0; i < min(part.splits, 8); ++i) {
+      const int line = thread_ % 128;
+      if (PositionsBefore(part, i) + line / 2 > part.position) continue;
+      const int side = thread_ / 128;  // keys, values
+      const __nv_bfloat16* const p =
+          SplitStarts(part)[i] + layer * LayerStride(s) + side * s.page_positions * kHeadDim + line * kLine;
+      asm volatile("prefetch.global.L2 [%0];" ::"l"(p));
+    }
+  }
+}
+
+template <typename Traits>
+__device__ __forceinline__ int Block<Traits>::PositionsBefore(const AttentionPart& part, int i) {
   return (part.first_split + i * part.split_stride) * kSplitPositions;
 }
 
-template <int kTalkerHidden, int kStreams>
-__device__ __forceinline__ void Block<kTalkerHidden, kStreams>::PublishSilence(const PersistentStack& s, int row,
-                                                                               int head) {
+template <typename Traits>
+__device__ __forceinline__ void Block<Traits>::PublishSilence(const PersistentStack& s, int row, int head) {
   const int words = shared_->shared_keys ? kGroup * kHalf : kHalf;
   if (thread_ < words) {
     Publish(s.attended + row * (kQueryWidth / 2) + head * kHalf + thread_, 0, epoch_);
   }
 }
 
-template <int kTalkerHidden, int kStreams>
-__device__ __forceinline__ float* Block<kTalkerHidden, kStreams>::KeptQuery(const AttentionPart& part,
-                                                                            int layer_index) const {
+template <typename Traits>
+__device__ __forceinline__ float* Block<Traits>::KeptQuery(const AttentionPart& part, int layer_index) const {
   if (layer_index != a.aligned.layer || part.first_record != 0) return nullptr;
   return a.aligned.queries + shared_->sequences[part.row] * kHeadDim;
 }
 
-template <int kTalkerHidden, int kStreams>
+template <typename Traits>
 template <int kTurns, int kQueries>
-__device__ __forceinline__ void Block<kTalkerHidden, kStreams>::AttendSplits(const PersistentStack& s,
-                                                                             const PersistentLayer& layer,
-                                                                             int layer_index, const AttentionPart& part,
-                                                                             int splits, uint32_t qkv_epoch,
-                                                                             float* kept_query) {
+__device__ __forceinline__ void Block<Traits>::AttendSplits(const PersistentStack& s, const PersistentLayer& layer,
+                                                            int layer_index, const AttentionPart& part, int splits,
+                                                            uint32_t qkv_epoch, float* kept_query) {
   AttentionMemory& m = shared_->work.products.attention;
   const int64_t layer_offset = layer_index * LayerStride(s);
   const int value_offset = s.page_positions * kHeadDim;
@@ -122,7 +123,7 @@ __device__ __forceinline__ void Block<kTalkerHidden, kStreams>::AttendSplits(con
     const int begin = begin_of(i);
     const int cached = min(kSplitPositions, part.position + 1 - part.new_rows - PositionsBefore(part, i));
     // One address for all turns: otherwise the compiler would keep one per turn, in registers needed elsewhere.
-    const __nv_bfloat16* const from = Now(shared_->split_starts[i] + layer_offset + offset + mine * kHeadDim + column);
+    const __nv_bfloat16* const from = Now(SplitStarts(part)[i] + layer_offset + offset + mine * kHeadDim + column);
 #pragma unroll
     for (int t = 0; t < kTurns; ++t) {
       const int p = t * kPositionsAtOnce + mine;
@@ -139,8 +140,8 @@ __device__ __forceinline__ void Block<kTalkerHidden, kStreams>::AttendSplits(con
     const bool has_new = position < kSplitPositions;
     const bool writes = has_new && (s.cache_heads == kHeads || part.head % kGroup == 0);
     PlaceHeads<kQueries>(s, layer, part, has_new ? part.new_rows : 0, qkv_epoch, &m,
-                         writes ? shared_->split_starts[last] + layer_offset + position * kHeadDim : nullptr,
-                         value_offset, kept_query);
+                         writes ? SplitStarts(part)[last] + layer_offset + position * kHeadDim : nullptr, value_offset,
+                         kept_query);
   }
   Team::Sync();
 
@@ -204,11 +205,10 @@ __device__ __forceinline__ void Block<kTalkerHidden, kStreams>::AttendSplits(con
   }
 }
 
-template <int kTalkerHidden, int kStreams>
+template <typename Traits>
 template <int kQueries>
-__device__ __forceinline__ Word* Block<kTalkerHidden, kStreams>::MergeTarget(const PersistentStack& s,
-                                                                             const AttentionPart& part,
-                                                                             int first) const {
+__device__ __forceinline__ Word* Block<Traits>::MergeTarget(const PersistentStack& s, const AttentionPart& part,
+                                                            int first) const {
   const int result = thread_ / kMergingThreads<kQueries>;
   const int d = thread_ % kMergingThreads<kQueries> * kQueries;
   const int head = part.head + result % kQueries;
@@ -216,9 +216,9 @@ __device__ __forceinline__ Word* Block<kTalkerHidden, kStreams>::MergeTarget(con
   return Record(s, part.row, head, part.first_record + (first + result / kQueries) * part.split_stride) + 2 + d;
 }
 
-template <int kTalkerHidden, int kStreams>
+template <typename Traits>
 template <int kQueries>
-__device__ __forceinline__ void Block<kTalkerHidden, kStreams>::MergeWarps(Word* target, int count, bool whole) {
+__device__ __forceinline__ void Block<Traits>::MergeWarps(Word* target, int count, bool whole) {
   const int result = thread_ / kMergingThreads<kQueries>;
   if (result >= count * kQueries) return;
   const AttentionMemory::WarpResults& r = shared_->work.products.attention.results[result];
@@ -247,27 +247,27 @@ __device__ __forceinline__ void Block<kTalkerHidden, kStreams>::MergeWarps(Word*
   if (d == 0) PublishTwo(target - 2, __float_as_uint(total), static_cast<uint32_t>(exponent), epoch_ - 1);
 }
 
-template <int kTalkerHidden, int kStreams>
-__device__ __forceinline__ Word* Block<kTalkerHidden, kStreams>::Record(const PersistentStack& s, int row, int head,
-                                                                        int split) const {
+template <typename Traits>
+__device__ __forceinline__ Word* Block<Traits>::Record(const PersistentStack& s, int row, int head, int split) const {
   return s.records + ((static_cast<int64_t>(row) * kHeads + head) * PersistentSplits(kStreams) + split) * kRecordWords;
 }
 
-template <int kTalkerHidden, int kStreams>
-__device__ __forceinline__ CombineMemory& Block<kTalkerHidden, kStreams>::Combine(int row) const {
-  if constexpr (NeedsSmallTiles(kStreams)) {
+template <typename Traits>
+__device__ __forceinline__ CombineMemory& Block<Traits>::Combine() const {
+  if constexpr (Traits::kCombinesInPlace) {
     static_assert(sizeof(CombineMemory) <= kStreams * StageStride(kQueryWidth) * sizeof(__nv_bfloat16));
     return *reinterpret_cast<CombineMemory*>(Stage<kQueryWidth, kStreams>());
   } else {
-    return shared_->work.products.rows.combine[row];
+    return shared_->work.products.rows.combine[warp_];
   }
 }
 
-template <int kTalkerHidden, int kStreams>
+template <typename Traits>
 template <int kQueries>
-__device__ __forceinline__ void Block<kTalkerHidden, kStreams>::PlaceHeads(
-    const PersistentStack& s, const PersistentLayer& layer, const AttentionPart& part, int new_rows, uint32_t qkv_epoch,
-    AttentionMemory* m, __nv_bfloat16* target, int value_offset, float* kept_query) {
+__device__ __forceinline__ void Block<Traits>::PlaceHeads(const PersistentStack& s, const PersistentLayer& layer,
+                                                          const AttentionPart& part, int new_rows, uint32_t qkv_epoch,
+                                                          AttentionMemory* m, __nv_bfloat16* target, int value_offset,
+                                                          float* kept_query) {
   if (warp_ >= kQueries + 2 * new_rows) return;
   const bool is_query = warp_ < kQueries;
   const bool is_value = warp_ >= kQueries + new_rows;
@@ -287,8 +287,8 @@ __device__ __forceinline__ void Block<kTalkerHidden, kStreams>::PlaceHeads(
       low_norm[p] = __ldg(norm + i);
       high_norm[p] = __ldg(norm + kHalf + i);
     }
-    sine[p] = shared_->sine[NeedsSmallTiles(kStreams) ? 0 : row][i];
-    cosine[p] = shared_->cosine[NeedsSmallTiles(kStreams) ? 0 : row][i];
+    sine[p] = shared_->sine[Traits::kOwnAngles ? 0 : row][i];
+    cosine[p] = shared_->cosine[Traits::kOwnAngles ? 0 : row][i];
   }
   uint2 seen[4];
   patience_.Await([&] {
@@ -325,14 +325,15 @@ __device__ __forceinline__ void Block<kTalkerHidden, kStreams>::PlaceHeads(
                 });
 }
 
-template <int kTalkerHidden, int kStreams>
-__device__ __forceinline__ void Block<kTalkerHidden, kStreams>::CombineSplits(const PersistentStack& s, int row,
-                                                                              int splits) {
-  static_assert(kBlocks * kCombined == kQueryWidth && kCombined == 16);
+template <typename Traits>
+__device__ __forceinline__ void Block<Traits>::CombineSplits(const PersistentStack& s, int row, int round, int splits) {
+  static_assert(kMaxBlocks * kCombined == kQueryWidth && kCombined == 16);
   constexpr int kLanesOfSplit = kCombined / 2;  // two elements each
   constexpr int kLoads = kLanesOfSplit;         // for 32 splits
-  CombineMemory& m = Combine(row);
-  const int first = static_cast<int>(blockIdx.x) * kCombined;
+  CombineMemory& m = Combine();
+  // Lanes may still read what they combined in the round before.
+  if constexpr (kFolded) __syncwarp();
+  const int first = TileAt(round) * kCombined;
   const Word* const records = Record(s, row, first / kHeadDim, 0);
   const int column = first % kHeadDim + lane_ % kLanesOfSplit * 2;
   const uint32_t epoch = epoch_ - 1;
@@ -396,8 +397,6 @@ __device__ __forceinline__ void Block<kTalkerHidden, kStreams>::CombineSplits(co
     Publish(s.attended + row * (kQueryWidth / 2) + (first + d) / 2, PackBf16(result, next), epoch_);
   }
 }
-
-#endif  // __CUDA_ARCH_FEAT_SM90_ALL
 
 }  // namespace qtts::cuda::persistent
 

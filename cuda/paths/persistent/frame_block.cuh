@@ -10,13 +10,18 @@
 #include "paths/persistent/frame_kernel.h"
 #include "paths/persistent/frame_memory.cuh"
 #include "paths/persistent/frame_shape.cuh"
+#include "paths/persistent/team.cuh"
 #include "paths/persistent/weight_ring.cuh"
 #include "paths/persistent/words.cuh"
 
 // Every thread block runs the same sequence of phases: for each layer the products QKV, attention, O, gate and up,
-// down; between passes the heads and the sampling. A block owns every 128th tile of each product. It streams its
-// weights through the ring, waits for the words that the phase needs, and publishes its outputs as words of a new
-// epoch.
+// down; between passes the heads and the sampling. Of `blocks` blocks, one owns every blocks-th tile of each product.
+// It streams its weights through the ring, waits for the words that the phase needs, and publishes its outputs as words
+// of a new epoch.
+//
+// With fewer than kMaxBlocks blocks the kernel is folded (FrameTraits): a block goes through a phase in folds() rounds,
+// each with the tiles of one of kMaxBlocks blocks. The phase's words are waited for in its first round, and belong to
+// one epoch.
 //
 // Buffers of words are written once per layer and need no clearing. No reader can be overtaken: before a block
 // overwrites a buffer it has read, phase by phase, words of all blocks that read the buffer. Example: x_middle is
@@ -32,14 +37,16 @@
 // rows: a layer's code must fit the instruction cache.
 namespace qtts::cuda::persistent {
 
-#ifdef __CUDA_ARCH_FEAT_SM90_ALL
-
 // The team's part of a thread block; one object per thread. Members are defined in the files named in the comments, and
 // each file includes those whose members it calls.
-template <int kTalkerHidden, int kStreams>
+template <typename Traits>
 class Block {
  public:
-  using Shared = SharedMemory<kTalkerHidden, kStreams>;
+  static constexpr int kTalkerHidden = Traits::kTalkerHidden;
+  static constexpr int kStreams = Traits::kStreams;
+  static constexpr bool kFolded = Traits::kFolded;
+  using Storage = typename Traits::Storage;
+  using Shared = SharedMemory<Traits>;
 
   __device__ Block(const FrameKernelArguments& arguments, Shared* shared, const char* memory)
       : a(arguments),
@@ -55,6 +62,12 @@ class Block {
   __device__ __forceinline__ void Run();
 
  private:
+  // Thread blocks, and how many of kMaxBlocks each of them is.
+  __device__ __forceinline__ int blocks() const { return kFolded ? static_cast<int>(gridDim.x) : kMaxBlocks; }
+  __device__ __forceinline__ int folds() const { return kFolded ? kMaxBlocks / blocks() : 1; }
+  // The block's `index`-th tile of a product.
+  __device__ __forceinline__ int TileAt(int index) const { return static_cast<int>(blockIdx.x) + index * blocks(); }
+
   // --- Passes and layers: frame_passes.cuh ---
 
   // Sequences, positions and angles of a pass's rows.
@@ -121,6 +134,10 @@ class Block {
   // time.
   template <typename W>
   __device__ __forceinline__ void Load(W* w);
+  // This warp's share of kTiles tiles, the `first`-th of `w` and later ones; `skipped` pieces of the first tile were
+  // given back.
+  template <int kTiles, typename W>
+  __device__ __forceinline__ void LoadShare(W* w, int first, int skipped);
   // Times the staged rows: this warp's sums over its columns to `partial`, [tile][warp][row][16], from tile `first` on.
   template <int kRows, bool kSquares, typename W>
   __device__ __forceinline__ void Multiply(const W& w, int first);
@@ -128,6 +145,13 @@ class Block {
   // as there are registers for are taken before.
   template <int kColumns, int kHalves, int kTiles, int kRows, bool kSquares, typename StageRows>
   __device__ __forceinline__ void Multiply(const StageRows& stage);
+  // Products of a phase with a norm: kOfRound tiles of a round, kTiles at a time, each followed by finish(first tile).
+  // stage() brings the rows before the first of them. Takes an epoch.
+  template <int kHidden, int kTiles, int kOfRound, int kRows, typename StageRows, typename Finish>
+  __device__ __forceinline__ void MultiplyNormed(const StageRows& stage, const Finish& finish);
+  // Product of rows of words of two BF16, added to the residual stream and published. Takes an epoch.
+  template <int kColumns, int kHidden, int kRows>
+  __device__ __forceinline__ void AddProduct(const Word* source, const float* bias, const float* norm, Quad* target);
   // finish(target(tile, row, m), tile, row, m, valid, partial) for kOutputs outputs m of each tile and row, by whole
   // warps, neighbours in m side by side; `partial` are the first warp's sums.
   template <int kOutputs, int kTiles, int kRows, typename Target, typename Finish>
@@ -135,15 +159,28 @@ class Block {
   // 1 / rms of a staged row.
   template <int kColumns>
   __device__ __forceinline__ float Factor(const PersistentStack& s, int row) const;
-  // The norm's weight of the column of the residual stream that this thread keeps.
+  // The column of the residual stream that thread i keeps for a round, and its row.
   template <int kHidden, int kRows>
-  __device__ __forceinline__ float OwnNorm(const float* norm) const;
-  // Adds a product's outputs to this block's columns of the residual stream, which stay with their threads from pass
-  // begin to pass end, and publishes them.
+  __device__ __forceinline__ int OwnColumn(int round, int i) const {
+    return TileAt(round * (kHidden / 8 / kMaxBlocks) + i / (8 * kRows)) * 8 + i % 8;
+  }
+  template <int kRows>
+  static __device__ __forceinline__ int OwnRow(int i) {
+    return i / 8 % kRows;
+  }
+  // That element, which only its thread uses, from a pass's begin to its end.
   template <int kHidden, int kRows>
-  __device__ __forceinline__ void AddToOwn(const float* bias, float norm, Quad* target);
+  __device__ __forceinline__ float Own(int round) const;
+  template <int kHidden, int kRows>
+  __device__ __forceinline__ void SetOwn(int round, float value);
+  // The norm's weight of its column.
+  template <int kHidden, int kRows>
+  __device__ __forceinline__ float OwnNorm(int round, const float* norm) const;
+  // Adds a product's outputs of a round to this block's columns of the residual stream, and publishes them.
+  template <int kHidden, int kRows>
+  __device__ __forceinline__ void AddToOwn(int round, const float* bias, float norm, Quad* target);
   // Four columns of the residual stream, by whole warps: of the lane that has the first of them and the next three.
-  __device__ __forceinline__ void PublishOwn(Quad* quad, float norm, bool first);
+  __device__ __forceinline__ void PublishOwn(Quad* quad, float value, float norm, bool first);
   // The pass's input as what its layers would have left, for its head.
   template <int kHidden, int kRows>
   __device__ __forceinline__ void PublishInput(const PersistentStack& s, int pass);
@@ -155,6 +192,12 @@ class Block {
   // From qkv, of the current epoch, to `attended`. Takes two epochs.
   template <int kRows, bool kTalker>
   __device__ __forceinline__ void Attend(const PersistentStack& s, const PersistentLayer& layer, int layer_index);
+  // Parts that this block has in the pass.
+  __device__ __forceinline__ int Parts() const { return kFolded ? Uniform(shared_->num_parts) : 1; }
+  // Keys of a part's splits.
+  __device__ __forceinline__ __nv_bfloat16* const* SplitStarts(const AttentionPart& part) const {
+    return shared_->split_starts + (kFolded ? part.first_item : 0);
+  }
   // Prefetches the keys and values of this block's first splits into L2, before the queries arrive.
   __device__ __forceinline__ void PrefetchCache(const PersistentStack& s, int layer);
   // Before the part's i-th split.
@@ -178,8 +221,8 @@ class Block {
   template <int kQueries>
   __device__ __forceinline__ void MergeWarps(Word* target, int count, bool whole);
   __device__ __forceinline__ Word* Record(const PersistentStack& s, int row, int head, int split) const;
-  // For a warp to combine a row's splits in.
-  __device__ __forceinline__ CombineMemory& Combine(int row) const;
+  // For this warp to combine a row's splits in.
+  __device__ __forceinline__ CombineMemory& Combine() const;
   // A part's queries, keys and values of the new rows up to its row, to shared memory; the row's own key and value to
   // the cache, at `target` (if any) and value_offset on; the alignment head's query to `kept_query` (if any), too.
   template <int kQueries>
@@ -187,9 +230,9 @@ class Block {
                                              const AttentionPart& part, int new_rows, uint32_t qkv_epoch,
                                              AttentionMemory* m, __nv_bfloat16* target, int value_offset,
                                              float* kept_query);
-  // This block's kCombined attended elements of a row, from the records of all splits in their order; by one warp, as
-  // many more would be in each other's way, all looking for words that are not there yet.
-  __device__ __forceinline__ void CombineSplits(const PersistentStack& s, int row, int splits);
+  // This block's kCombined attended elements of a row in a round, from the records of all splits in their order; by one
+  // warp, as many more would be in each other's way, all looking for words that are not there yet.
+  __device__ __forceinline__ void CombineSplits(const PersistentStack& s, int row, int round, int splits);
 
   // --- Choices: frame_choice.cuh ---
 
@@ -205,13 +248,11 @@ class Block {
   uint32_t epoch_;
   uint32_t input_epoch_ = 0, id_epoch_ = 0;
   int id_ = -1;                                // last word of stream `lane`
-  float own_ = 0;                              // of the residual stream, see AddToOwn()
+  float own_ = 0;                              // see Own(); if folded in OwnMemory
   float lane_squares_[MaxRows(kStreams) * 2];  // of the staged columns, [row][span]
   int partial_ = 0;                            // which half of the partial sums is in use
   int squares_ = 0;                            // and of the squares
 };
-
-#endif  // __CUDA_ARCH_FEAT_SM90_ALL
 
 }  // namespace qtts::cuda::persistent
 

@@ -18,10 +18,8 @@
 // Sampling in the persistent kernel: a row's next code from its logits.
 namespace qtts::cuda::persistent {
 
-#ifdef __CUDA_ARCH_FEAT_SM90_ALL
-
-template <int kTalkerHidden, int kStreams>
-__device__ __forceinline__ bool Block<kTalkerHidden, kStreams>::ChooseCode(int row, int group, bool alive) {
+template <typename Traits>
+__device__ __forceinline__ bool Block<Traits>::ChooseCode(int row, int group, bool alive) {
   const bool talker = group == 0;
   const uint32_t logits_epoch = talker ? epoch_ - 1 : epoch_;
   const int vocab = talker ? a.talker_vocab : a.predictor_vocab;
@@ -106,8 +104,6 @@ __device__ __forceinline__ bool Block<kTalkerHidden, kStreams>::ChooseCode(int r
   }
   return goes_on;
 }
-
-#endif  // __CUDA_ARCH_FEAT_SM90_ALL
 
 }  // namespace qtts::cuda::persistent
 

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later
+#include <algorithm>
 #include <cstddef>
 #include <utility>
 
@@ -11,34 +12,63 @@
 namespace qtts::cuda {
 namespace {
 
+// With bulk copies a warp waits for so many pieces together.
+constexpr int kMinBulkSlots = 6;
+// More would only take shared memory from kernels that run beside.
+constexpr int kMaxRingBytes = 128 << 10;
+
 template <size_t... kIndices>
-persistent::Variant FindVariant(int talker_hidden, int rows, std::index_sequence<kIndices...> /*widths*/) {
+persistent::Variant FindVariant(const FrameKernelForm& form, std::index_sequence<kIndices...> /*widths*/) {
   persistent::Variant variant = {};
-  const auto take = [&](int width, persistent::Variant (*variant_of)(int)) {
-    if (width == talker_hidden) variant = variant_of(rows);
+  const auto take = [&](int width, persistent::Variant (*plain)(int), persistent::Variant (*folded)(int)) {
+    if (width == form.talker_hidden) variant = (form.folded ? folded : plain)(form.rows);
   };
-  (take(kPersistentTalkerWidths[kIndices], persistent::VariantOf<kPersistentTalkerWidths[kIndices]>), ...);
+  (take(kPersistentTalkerWidths[kIndices], persistent::VariantOf<kPersistentTalkerWidths[kIndices], false>,
+        persistent::VariantOf<kPersistentTalkerWidths[kIndices], true>),
+   ...);
   return variant;
 }
 
-persistent::Variant VariantOf(int talker_hidden, int rows) {
-  return FindVariant(talker_hidden, rows, std::make_index_sequence<kPersistentTalkerWidths.size()>());
+persistent::Variant VariantOf(const FrameKernelForm& form) {
+  return FindVariant(form, std::make_index_sequence<kPersistentTalkerWidths.size()>());
 }
 
 }  // namespace
 
-size_t FrameKernelBytes(int talker_hidden, int rows, int ring_slots) {
-  return VariantOf(talker_hidden, rows).bytes(ring_slots);
+size_t FrameKernelBytes(const FrameKernelForm& form) {
+  return VariantOf(form).bytes + static_cast<size_t>(form.ring_slots) * PersistentPieceBytes(form.copies);
 }
 
-cudaError_t PrepareFrameKernel(int talker_hidden, int rows, int ring_slots, int* blocks_per_processor) {
-  const persistent::Variant variant = VariantOf(talker_hidden, rows);
+int MinRingSlots(const FrameKernelForm& form) {
+  return form.copies == RingCopies::kBulk ? kMinBulkSlots : VariantOf(form).min_async_slots;
+}
+
+FrameKernelForm ChooseForm(int talker_hidden, int rows, RingCopies copies, int processors, size_t shared_limit) {
+  FrameKernelForm form = {.talker_hidden = talker_hidden, .rows = rows, .copies = copies};
+  const int blocks = PersistentBlocks(processors);
+  const auto piece = static_cast<size_t>(PersistentPieceBytes(copies));
+  for (const bool folded : {false, true}) {
+    if (blocks == 0 || (!folded && blocks != kPersistentMaxBlocks)) continue;
+    form.folded = folded;
+    form.ring_slots = 0;
+    const size_t fixed = FrameKernelBytes(form);
+    const size_t slots = shared_limit < fixed ? 0 : (shared_limit - fixed) / piece;
+    form.ring_slots = static_cast<int>(std::min(slots, kMaxRingBytes / piece));
+    if (form.ring_slots < MinRingSlots(form)) continue;
+    form.blocks = blocks;
+    return form;
+  }
+  return form;
+}
+
+cudaError_t PrepareFrameKernel(const FrameKernelForm& form, int* blocks_per_processor) {
+  const persistent::Variant variant = VariantOf(form);
   const auto* const kernel = reinterpret_cast<const void*>(variant.kernel);
-  const size_t bytes = variant.bytes(ring_slots);
+  const size_t bytes = FrameKernelBytes(form);
   cudaError_t error = AllowSharedMemory(variant.kernel, bytes);
   // The codec runs beside it in the rest of the shared memory, which exists only if SMs are configured for all of it
   // and not just for the need of this kernel.
-  if (error == cudaSuccess && rows == 1) error = PreferSharedMemory(variant.kernel);
+  if (error == cudaSuccess && form.rows == 1) error = PreferSharedMemory(variant.kernel);
   if (error != cudaSuccess) return error;
   if (CountsMemory()) {
     *blocks_per_processor = 1;
@@ -47,10 +77,10 @@ cudaError_t PrepareFrameKernel(int talker_hidden, int rows, int ring_slots, int*
   return cudaOccupancyMaxActiveBlocksPerMultiprocessor(blocks_per_processor, kernel, persistent::kThreads, bytes);
 }
 
-cudaError_t LaunchFrameKernel(const FrameKernelArguments& arguments, int rows, cudaStream_t stream) {
-  const persistent::Variant variant = VariantOf(arguments.talker_hidden, rows);
-  return LaunchKernel(variant.kernel, dim3(persistent::kBlocks), persistent::kThreads,
-                      variant.bytes(arguments.ring_slots), stream, {.cooperative = true}, arguments);
+cudaError_t LaunchFrameKernel(FrameKernelArguments arguments, const FrameKernelForm& form, cudaStream_t stream) {
+  arguments.ring_slots = form.ring_slots;
+  return LaunchKernel(VariantOf(form).kernel, dim3(static_cast<unsigned>(form.blocks)), persistent::kThreads,
+                      FrameKernelBytes(form), stream, {.cooperative = true}, arguments);
 }
 
 }  // namespace qtts::cuda

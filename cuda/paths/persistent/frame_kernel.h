@@ -19,9 +19,18 @@ namespace qtts::cuda {
 using Word = unsigned long long;
 struct Quad;
 
-inline constexpr int kPersistentPieceBytes = 16 << 10;  // of weights, in one bulk copy
-inline constexpr int kPersistentRows = 8;               // utterances of one launch
-inline constexpr int kPersistentBlocks = 128;           // thread blocks, which share every product evenly
+inline constexpr int kPersistentRows = 8;  // utterances of one launch
+// Thread blocks, one per SM: a power of two, so that they share every product and the attention evenly. A card of 108
+// SMs would gain little by using them all: the products' most loaded block would have 12 of 15 tiles that it has with
+// 64 blocks, and 64 SMs are enough to fill its memory's bandwidth.
+inline constexpr int kPersistentMaxBlocks = 128;
+inline constexpr int kPersistentMinBlocks = 16;
+// Blocks for so many SMs; 0: too few.
+constexpr int PersistentBlocks(int processors) {
+  int blocks = kPersistentMaxBlocks;
+  while (blocks > processors) blocks /= 2;
+  return blocks < kPersistentMinBlocks ? 0 : blocks;
+}
 inline constexpr int kPersistentHeadDim = 128;
 inline constexpr int kPersistentHeads = 16;
 inline constexpr int kPersistentKvHeads = 8;
@@ -33,9 +42,13 @@ inline constexpr int kPersistentCandidates = 4096;  // at least as many; a power
 inline constexpr int kPersistentHidden = 1024;
 inline constexpr std::array kPersistentTalkerWidths = {kPersistentHidden, 2048};
 constexpr int PersistentIntermediate(int hidden) { return 3 * hidden; }
-// Splits of the longest context, and those that one block attends to at most, for so many rows.
+// Splits of the longest context, and those that one of `blocks` attends to at most, for so many rows.
 constexpr int PersistentSplits(int rows) { return rows > 4 ? 128 : 256; }
-constexpr int PersistentItems(int rows) { return rows > 4 ? 32 : 16; }
+constexpr int PersistentItems(int rows, int blocks) { return (rows > 4 ? 32 : 16) * kPersistentMaxBlocks / blocks; }
+constexpr bool PersistentCovers(int rows, int splits, int blocks) {
+  const int items = rows * splits * kPersistentKvHeads;
+  return splits <= PersistentSplits(rows) && (items + blocks - 1) / blocks <= PersistentItems(rows, blocks);
+}
 
 struct PersistentLayer {
   const char* qkv;
@@ -50,7 +63,13 @@ struct PersistentLayer {
   const float* k_norm;
 };
 
-// Pace of the weight stream (weight_ring.cuh), in pieces.
+// How weights come into shared memory (weight_ring.cuh): by bulk copies in code for compute capability 9.0 alone, else
+// by cp.async of a warp. A piece is copied and given back as a whole; smaller ones fit better into 99 KiB.
+enum class RingCopies { kBulk, kAsync };
+constexpr int PersistentPieceBytes(RingCopies copies) { return copies == RingCopies::kBulk ? 16 << 10 : 8 << 10; }
+
+// Pace of the weight stream, in units of kPaceBytes.
+inline constexpr int kPaceBytes = 16 << 10;
 struct WeightPace {
   int in_flight = 1;  // maximum copies in flight
   int ahead = 0;      // prefetch distance into L2, counted from the next piece to copy; 0 or 1: no prefetch
@@ -122,12 +141,29 @@ struct FrameKernelArguments {
 
 inline constexpr int kPersistentWarps = 8;
 
-// Dynamic shared memory of a block with so many slots of weights.
-size_t FrameKernelBytes(int talker_hidden, int rows, int ring_slots);
-// Prepares the kernel for up to `ring_slots` slots. Sets the number of its thread blocks that fit one SM. `rows`: 1, 2,
-// 4 or 8. cudaErrorNoKernelImageForDevice if the build has no code for compute capability 9.
-cudaError_t PrepareFrameKernel(int talker_hidden, int rows, int ring_slots, int* blocks_per_processor);
-cudaError_t LaunchFrameKernel(const FrameKernelArguments& arguments, int rows, cudaStream_t stream);
+// One compiled form of the kernel and its launch.
+struct FrameKernelForm {
+  int talker_hidden = 0;
+  int rows = 0;  // 1, 2, 4 or 8
+  // A block does in rounds what several of kPersistentMaxBlocks blocks do; else there are as many blocks. The folded
+  // form also saves shared memory.
+  bool folded = false;
+  int blocks = 0;
+  int ring_slots = 0;  // pieces of weights in shared memory
+  RingCopies copies = RingCopies::kAsync;
+};
+
+// Bytes of dynamic shared memory of a block of the form.
+size_t FrameKernelBytes(const FrameKernelForm& form);
+// Slots that the form needs at least.
+int MinRingSlots(const FrameKernelForm& form);
+// The form for a card of so many SMs and so much shared memory of a block, with all its members set; blocks: 0 if there
+// is none.
+FrameKernelForm ChooseForm(int talker_hidden, int rows, RingCopies copies, int processors, size_t shared_limit);
+// Prepares the form's kernel. Sets the number of its thread blocks that fit one SM.
+cudaError_t PrepareFrameKernel(const FrameKernelForm& form, int* blocks_per_processor);
+// Sets the arguments that depend on the form.
+cudaError_t LaunchFrameKernel(FrameKernelArguments arguments, const FrameKernelForm& form, cudaStream_t stream);
 
 }  // namespace qtts::cuda
 

@@ -2,6 +2,7 @@
 #ifndef QTTS_CUDA_PATHS_PERSISTENT_FRAME_MEMORY_CUH_
 #define QTTS_CUDA_PATHS_PERSISTENT_FRAME_MEMORY_CUH_
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 
@@ -29,6 +30,7 @@ struct AttentionPart {
   int split_stride;
   int splits;
   int row_splits;  // all splits visible to the row
+  int first_item;  // of this block's split_starts, the part's first
   bool silent;     // publishes zeros for a skipped row
 };
 
@@ -67,22 +69,24 @@ struct RowMemory<kElements, 0> {
 };
 
 // Shared memory of products and attention, or of the choice of an id.
-template <int kTalkerHidden, int kStreams>
+template <typename Traits>
 union WorkMemory {
+  static constexpr int kTalkerHidden = Traits::kTalkerHidden;
+  static constexpr int kStreams = Traits::kStreams;
   struct Products {
     static constexpr int kStageElements =
         kWarps * (kStreams * StageStride(3 * kTalkerHidden) > MaxRows(kStreams) * StageStride(3 * kPersistentHidden)
                       ? kStreams * StageStride(3 * kTalkerHidden)
                       : MaxRows(kStreams) * StageStride(3 * kPersistentHidden));
-    static constexpr int kTalkerTiles = GatedTiles(kTalkerHidden, kStreams);
-    static constexpr int kPredictorTiles = GatedTiles(kPersistentHidden, MaxRows(kStreams));
+    // Rows of tiles that are finished together.
+    static constexpr int TileRows(int hidden, int rows) {
+      return rows * std::max({Traits::QkvTiles(rows), Traits::GatedTiles(hidden, rows), hidden / 8 / kMaxBlocks});
+    }
     static constexpr int kPartials =
-        kWarps * 16 *
-        (kTalkerTiles * kStreams > kPredictorTiles * MaxRows(kStreams) ? kTalkerTiles * kStreams
-                                                                       : kPredictorTiles * MaxRows(kStreams));
+        kWarps * 16 * std::max(TileRows(kTalkerHidden, kStreams), TileRows(kPersistentHidden, MaxRows(kStreams)));
     // Rows are combined and staged when all warps have attended.
     union {
-      RowMemory<kStageElements, NeedsSmallTiles(kStreams) ? 0 : kStreams> rows;
+      RowMemory<kStageElements, Traits::kCombinesInPlace ? 0 : Traits::kCombiners> rows;
       AttentionMemory attention;
     };
     float partial[2][kPartials];
@@ -94,11 +98,22 @@ union WorkMemory {
   } choice;
 };
 
-template <int kTalkerHidden, int kStreams>
+// Outputs of the residual stream that a folded block has; others keep them in registers.
+template <typename Traits, bool kFolded = Traits::kFolded>
+struct OwnMemory {};
+template <typename Traits>
+struct OwnMemory<Traits, true> {
+  static constexpr int kOutputs = std::max(Traits::OwnOutputs(Traits::kTalkerHidden, Traits::kStreams),
+                                           Traits::OwnOutputs(kPersistentHidden, MaxRows(Traits::kStreams)));
+  float values[kMaxFolds * kOutputs];
+};
+
+template <typename Traits>
 struct SharedMemory {
+  static constexpr int kStreams = Traits::kStreams;
   RingBarriers ring;
   float squares[2][kWarps][MaxRows(kStreams)];
-  float sine[AngleRows(kStreams)][kHalf], cosine[AngleRows(kStreams)][kHalf];
+  float sine[Traits::kAngleRows][kHalf], cosine[Traits::kAngleRows][kHalf];
   int slots[kStreams];  // below 0: nothing to do
   // Rows of the pass.
   int sequences[MaxRows(kStreams)], positions[MaxRows(kStreams)];
@@ -106,22 +121,21 @@ struct SharedMemory {
   unsigned seen;     // see Block::Load()
   int splits;        // maximum over the rows
   bool shared_keys;  // whether parts are of all query heads of a key head
-  AttentionPart parts[kNewRows];
-  __nv_bfloat16* split_starts[PersistentItems(kStreams)];  // keys of the parts' splits in layer 0
+  int num_parts;
+  AttentionPart parts[Traits::kMaxParts][kNewRows];  // by the new rows of a sequence
+  __nv_bfloat16* split_starts[Traits::kMaxItems];    // keys of the parts' splits in layer 0
   PersistentStack stacks[2];
   PersistentLayer layers[kPersistentLayers];
   PredictorPass passes[kPersistentGroups - 1];
-  WorkMemory<kTalkerHidden, kStreams> work;
+  [[no_unique_address]] OwnMemory<Traits> own;
+  WorkMemory<Traits> work;
 };
 
 constexpr size_t RoundUp(size_t bytes) { return (bytes + 127) / 128 * 128; }
 
-// The ring comes first.
-template <int kTalkerHidden, int kStreams>
-constexpr size_t SharedBytes(int ring_slots) {
-  return static_cast<size_t>(ring_slots) * kPersistentPieceBytes +
-         RoundUp(sizeof(SharedMemory<kTalkerHidden, kStreams>));
-}
+// Without the ring, which comes first.
+template <typename Traits>
+inline constexpr size_t kSharedBytes = RoundUp(sizeof(SharedMemory<Traits>));
 
 }  // namespace qtts::cuda::persistent
 

@@ -24,14 +24,12 @@
 // The persistent kernel's phases, in their order: passes, the layers of each, and its head.
 namespace qtts::cuda::persistent {
 
-#ifdef __CUDA_ARCH_FEAT_SM90_ALL
-
-template <int kTalkerHidden, int kStreams>
-__device__ __forceinline__ void Block<kTalkerHidden, kStreams>::Run() {
+template <typename Traits>
+__device__ __forceinline__ void Block<Traits>::Run() {
   constexpr bool kPaired = Paired(kStreams);
   constexpr bool kSameWidth = kTalkerHidden == kPersistentHidden;
   // The last blocks choose: the first have parts of the attention.
-  const int choosing = kBlocks - 1 - static_cast<int>(blockIdx.x);
+  const int choosing = blocks() - 1 - static_cast<int>(blockIdx.x);
   bool alive = true;
   int pass = kTalkerPass;
   BeginPass<kStreams>(pass);
@@ -82,9 +80,9 @@ __device__ __forceinline__ void Block<kTalkerHidden, kStreams>::Run() {
   }
 }
 
-template <int kTalkerHidden, int kStreams>
+template <typename Traits>
 template <int kRows>
-__device__ __forceinline__ void Block<kTalkerHidden, kStreams>::BeginPass(int pass) {
+__device__ __forceinline__ void Block<Traits>::BeginPass(int pass) {
   constexpr int kPerSequence = kRows > kStreams ? kRows / kStreams : 1;
   const bool talker = pass == kTalkerPass;
   const PersistentStack& s = shared_->stacks[talker ? 0 : 1];
@@ -103,32 +101,40 @@ __device__ __forceinline__ void Block<kTalkerHidden, kStreams>::BeginPass(int pa
   for (int r = 0; r < kRows; ++r) {
     if (shared_->sequences[r] >= 0) splits = max(splits, UsedSplits(s, shared_->positions[r]));
   }
-  // While there is a block for each head and split, every query head is attended to by blocks of its own: that takes
-  // less time. More splits are read once for all query heads of a key head.
-  const bool shared_keys = talker && splits * kSequences * kHeads > kBlocks;
-  const int heads = shared_keys ? kKvHeads : kHeads;
-  const int rest = static_cast<int>(blockIdx.x) / heads;
-  const int first_row = rest % kSequences * kPerSequence;
-  const int sequence = shared_->sequences[first_row];
-  AttentionPart part;
-  part.head = static_cast<int>(blockIdx.x) % heads * (kHeads / heads);
-  part.split_stride = kBlocks / heads / kSequences;
-  part.first_record = rest / kSequences;
-  part.silent = sequence < 0 && part.first_record == 0;
-  if (thread_ < kPerSequence) {
-    part.row = first_row + thread_;
-    part.new_rows = thread_ + 1;
+  const bool shared_keys = talker && SharesKeys(splits, kSequences, blocks());
+  const AttentionDeal deal = {shared_keys ? kKvHeads : kHeads, kSequences, blocks()};
+  const int parts = kFolded ? deal.Parts() : 1;
+  const int items = Traits::kMaxItems / parts;
+  // This block's `index`-th part, without what depends on its row; that is first_row or the next one.
+  int first_row = 0;
+  const auto part_of = [&](int index) {
+    const int number = TileAt(index);
+    first_row = deal.Sequence(number) * kPerSequence;
+    AttentionPart part;
+    part.head = deal.Head(number) * (kHeads / deal.heads);
+    part.split_stride = deal.Stride();
+    part.first_record = deal.FirstSplit(number);
+    part.first_item = index * items;
+    part.silent = shared_->sequences[first_row] < 0 && part.first_record == 0;
+    return part;
+  };
+  AttentionPart part = part_of(kFolded ? min(thread_ / kPerSequence, parts - 1) : 0);
+  if (thread_ < parts * kPerSequence) {
+    const int new_row = thread_ % kPerSequence;
+    part.row = first_row + new_row;
+    part.new_rows = new_row + 1;
     part.position = shared_->positions[part.row];
     part.first_split = FirstSplit(s, part.position) + part.first_record;
-    part.row_splits = sequence < 0 ? 0 : UsedSplits(s, part.position);
-    part.splits = min(PersistentItems(kStreams),
-                      (part.row_splits - part.first_record - 1 + part.split_stride) / part.split_stride);
-    shared_->parts[thread_] = part;
+    part.row_splits = shared_->sequences[first_row] < 0 ? 0 : UsedSplits(s, part.position);
+    part.splits = min(items, (part.row_splits - part.first_record - 1 + part.split_stride) / part.split_stride);
+    shared_->parts[thread_ / kPerSequence][new_row] = part;
   }
+  if constexpr (kFolded) part = part_of(min(thread_ / items, parts - 1));
   // The rows of a sequence see the same splits: there are two only where it begins.
+  const int sequence = shared_->sequences[first_row];
   const int position = shared_->positions[first_row];
-  const int record = part.first_record + thread_ * part.split_stride;
-  if (thread_ < PersistentItems(kStreams) && sequence >= 0 && record < UsedSplits(s, position)) {
+  const int record = part.first_record + thread_ % items * part.split_stride;
+  if (thread_ < Traits::kMaxItems && sequence >= 0 && record < UsedSplits(s, position)) {
     const int first = (FirstSplit(s, position) + record) * kSplitPositions;
     shared_->split_starts[thread_] =
         static_cast<__nv_bfloat16*>(
@@ -136,22 +142,22 @@ __device__ __forceinline__ void Block<kTalkerHidden, kStreams>::BeginPass(int pa
         ((talker ? part.head / kGroup : part.head) * 2 * s.page_positions + first % s.page_positions) * kHeadDim;
   }
   if (thread_ == 0) {
+    shared_->num_parts = parts;
     shared_->splits = splits;
     shared_->shared_keys = shared_keys;
   }
   const float* const frequencies = s.inverse_frequencies;
 #pragma unroll 1
-  for (int i = thread_; i < (NeedsSmallTiles(kRows) ? 1 : kRows) * kHalf; i += kTeamThreads) {
-    sincosf(
-        static_cast<float>(shared_->positions[NeedsSmallTiles(kRows) ? first_row : i / kHalf]) * frequencies[i % kHalf],
-        &shared_->sine[i / kHalf][i % kHalf], &shared_->cosine[i / kHalf][i % kHalf]);
+  for (int i = thread_; i < (Traits::kOwnAngles ? 1 : kRows) * kHalf; i += kTeamThreads) {
+    sincosf(static_cast<float>(shared_->positions[Traits::kOwnAngles ? first_row : i / kHalf]) * frequencies[i % kHalf],
+            &shared_->sine[i / kHalf][i % kHalf], &shared_->cosine[i / kHalf][i % kHalf]);
   }
   Team::Sync();
 }
 
-template <int kTalkerHidden, int kStreams>
+template <typename Traits>
 template <int kHidden, int kRows, bool kTalker>
-__device__ __forceinline__ void Block<kTalkerHidden, kStreams>::RunLayers(const PersistentStack& s, int pass) {
+__device__ __forceinline__ void Block<Traits>::RunLayers(const PersistentStack& s, int pass) {
   const int num_layers = Uniform(s.num_layers);
 #pragma unroll 1
   for (int i = 0; i < num_layers; ++i) {
@@ -162,19 +168,18 @@ __device__ __forceinline__ void Block<kTalkerHidden, kStreams>::RunLayers(const 
   }
 }
 
-template <int kTalkerHidden, int kStreams>
+template <typename Traits>
 template <int kHidden, int kRows, bool kTalker, size_t... kIndices>
-__device__ __forceinline__ void Block<kTalkerHidden, kStreams>::RunLayer(
-    const PersistentStack& s, int i, int num_layers, int pass, std::index_sequence<kIndices...> /*operations*/) {
+__device__ __forceinline__ void Block<Traits>::RunLayer(const PersistentStack& s, int i, int num_layers, int pass,
+                                                        std::index_sequence<kIndices...> /*operations*/) {
   const PersistentLayer& layer = shared_->layers[s.first_layer + i];
   (RunOperation<kLayerOperations[kIndices].operation, kHidden, kRows, kTalker>(s, layer, i, num_layers, pass), ...);
 }
 
-template <int kTalkerHidden, int kStreams>
+template <typename Traits>
 template <Operation kOperation, int kHidden, int kRows, bool kTalker>
-__device__ __forceinline__ void Block<kTalkerHidden, kStreams>::RunOperation(const PersistentStack& s,
-                                                                             const PersistentLayer& layer, int i,
-                                                                             int num_layers, int pass) {
+__device__ __forceinline__ void Block<Traits>::RunOperation(const PersistentStack& s, const PersistentLayer& layer,
+                                                            int i, int num_layers, int pass) {
   if constexpr (kOperation == Operation::kQkv) {
     RunQkv<kHidden, kRows>(s, layer, i, pass);
   } else if constexpr (kOperation == Operation::kAttend) {
@@ -189,86 +194,72 @@ __device__ __forceinline__ void Block<kTalkerHidden, kStreams>::RunOperation(con
   }
 }
 
-template <int kTalkerHidden, int kStreams>
+template <typename Traits>
 template <int kHidden, int kRows>
-__device__ __forceinline__ void Block<kTalkerHidden, kStreams>::RunQkv(const PersistentStack& s,
-                                                                       const PersistentLayer& layer, int i, int pass) {
-  constexpr int kTiles = kQkvWidth / 16 / kBlocks;
-  Multiply<kHidden, 2, kTiles, kRows, true>([&] {
-    if (i == 0) {
-      StageInput<kHidden, kRows>(s, layer.input_norm, pass);
-    } else {
-      StageQuads<kHidden, kRows>(s.x, kHidden / 4);
-    }
-  });
-  ++epoch_;
-  FinishRows<16, kTiles, kRows>(
-      [&](int tile, int row, int m) { return s.qkv + row * kQkvWidth + TileAt(tile) * 16 + m; },
-      [&](Word* target, int tile, int row, int m, bool valid, const float* partial) {
-        float value = SumOfShares(partial + m, kRows * 16, Factor<kHidden>(s, row));
-        if (layer.qkv_bias != nullptr) value = __fadd_rn(value, layer.qkv_bias[TileAt(tile) * 16 + m]);
-        if (valid) Publish(target, __float_as_uint(value), epoch_);
+__device__ __forceinline__ void Block<Traits>::RunQkv(const PersistentStack& s, const PersistentLayer& layer, int i,
+                                                      int pass) {
+  constexpr int kTiles = Traits::QkvTiles(kRows);
+  MultiplyNormed<kHidden, kTiles, kQkvWidth / 16 / kMaxBlocks, kRows>(
+      [&] {
+        if (i == 0) {
+          StageInput<kHidden, kRows>(s, layer.input_norm, pass);
+        } else {
+          StageQuads<kHidden, kRows>(s.x, kHidden / 4);
+        }
+      },
+      [&](int first) {
+        FinishRows<16, kTiles, kRows>(
+            [&](int tile, int row, int m) { return s.qkv + row * kQkvWidth + TileAt(first + tile) * 16 + m; },
+            [&](Word* target, int tile, int row, int m, bool valid, const float* partial) {
+              float value = SumOfShares(partial + m, kRows * 16, Factor<kHidden>(s, row));
+              if (layer.qkv_bias != nullptr) value = __fadd_rn(value, layer.qkv_bias[TileAt(first + tile) * 16 + m]);
+              if (valid) Publish(target, __float_as_uint(value), epoch_);
+            });
       });
   // After publishing, so that the other blocks can continue.
   if (i == 0) TakeOwn<kHidden, kRows>(pass);
 }
 
-template <int kTalkerHidden, int kStreams>
+template <typename Traits>
 template <int kHidden, int kRows>
-__device__ __forceinline__ void Block<kTalkerHidden, kStreams>::RunO(const PersistentStack& s,
-                                                                     const PersistentLayer& layer) {
-  // The epilogue's data for the next norm are loaded before the words arrive.
-  const float post_norm = OwnNorm<kHidden, kRows>(layer.post_norm);
-  Multiply<kQueryWidth, 1, kHidden / 8 / kBlocks, kRows, false>([&] { StagePairs<kQueryWidth, kRows>(s.attended); });
-  ++epoch_;
-  AddToOwn<kHidden, kRows>(layer.o_bias, post_norm, s.x_middle);
+__device__ __forceinline__ void Block<Traits>::RunO(const PersistentStack& s, const PersistentLayer& layer) {
+  AddProduct<kQueryWidth, kHidden, kRows>(s.attended, layer.o_bias, layer.post_norm, s.x_middle);
 }
 
-template <int kTalkerHidden, int kStreams>
+template <typename Traits>
 template <int kHidden, int kRows>
-__device__ __forceinline__ void Block<kTalkerHidden, kStreams>::RunGated(const PersistentStack& s) {
+__device__ __forceinline__ void Block<Traits>::RunGated(const PersistentStack& s) {
   constexpr int kIntermediate = PersistentIntermediate(kHidden);
-  constexpr int kTiles = GatedTiles(kHidden, kRows);
-  const auto finish = [&](int first) {
-    FinishRows<8, kTiles, kRows>(
-        [&](int tile, int row, int m) {
-          return s.inner + row * (kIntermediate / 2) + TileAt(first + tile) * 4 + m / 2;
-        },
-        [&](Word* target, int, int row, int m, bool valid, const float* partial) {
-          const float factor = Factor<kHidden>(s, row);
-          const float gate = SumOfShares(partial + m, kRows * 16, factor);
-          const float value = Silu<__nv_bfloat16>(gate) * SumOfShares(partial + m + 8, kRows * 16, factor);
-          const float next = __shfl_down_sync(~0U, value, 1);
-          if (valid && m % 2 == 0) Publish(target, PackBf16(value, next), epoch_);
-        });
-  };
-  Multiply<kHidden, 2, kTiles, kRows, true>([&] { StageQuads<kHidden, kRows>(s.x_middle, kHidden / 4); });
-  ++epoch_;
-  finish(0);
-  constexpr int kAllTiles = kIntermediate / 8 / kBlocks;
-  static_assert(kAllTiles % kTiles == 0);
-#pragma unroll 1
-  for (int first = kTiles; first < kAllTiles; first += kTiles) {
-    Multiply<kHidden, 2, kTiles, kRows, false>([] {});
-    finish(first);
-  }
+  constexpr int kTiles = Traits::GatedTiles(kHidden, kRows);
+  MultiplyNormed<kHidden, kTiles, kIntermediate / 8 / kMaxBlocks, kRows>(
+      [&] { StageQuads<kHidden, kRows>(s.x_middle, kHidden / 4); },
+      [&](int first) {
+        FinishRows<8, kTiles, kRows>(
+            [&](int tile, int row, int m) {
+              return s.inner + row * (kIntermediate / 2) + TileAt(first + tile) * 4 + m / 2;
+            },
+            [&](Word* target, int, int row, int m, bool valid, const float* partial) {
+              const float factor = Factor<kHidden>(s, row);
+              const float gate = SumOfShares(partial + m, kRows * 16, factor);
+              const float value = Silu<__nv_bfloat16>(gate) * SumOfShares(partial + m + 8, kRows * 16, factor);
+              const float next = __shfl_down_sync(~0U, value, 1);
+              if (valid && m % 2 == 0) Publish(target, PackBf16(value, next), epoch_);
+            });
+      });
 }
 
-template <int kTalkerHidden, int kStreams>
+template <typename Traits>
 template <int kHidden, int kRows>
-__device__ __forceinline__ void Block<kTalkerHidden, kStreams>::RunDown(const PersistentStack& s, int i,
-                                                                        int num_layers) {
+__device__ __forceinline__ void Block<Traits>::RunDown(const PersistentStack& s, int i, int num_layers) {
   constexpr int kIntermediate = PersistentIntermediate(kHidden);
   const bool last = i + 1 == num_layers;
-  const float next_norm = OwnNorm<kHidden, kRows>(last ? s.norm : shared_->layers[s.first_layer + i + 1].input_norm);
-  Multiply<kIntermediate, 1, kHidden / 8 / kBlocks, kRows, false>([&] { StagePairs<kIntermediate, kRows>(s.inner); });
-  ++epoch_;
-  AddToOwn<kHidden, kRows>(nullptr, next_norm, s.x);
+  AddProduct<kIntermediate, kHidden, kRows>(s.inner, nullptr,
+                                            last ? s.norm : shared_->layers[s.first_layer + i + 1].input_norm, s.x);
 }
 
-template <int kTalkerHidden, int kStreams>
+template <typename Traits>
 template <int kHidden>
-__device__ __forceinline__ void Block<kTalkerHidden, kStreams>::Head(const PersistentStack& s, int pass, int apart) {
+__device__ __forceinline__ void Block<Traits>::Head(const PersistentStack& s, int pass, int apart) {
   const bool talker = pass == kTalkerPass;
   const int vocab = talker ? a.talker_vocab : a.predictor_vocab;
   float* const kept =
@@ -283,7 +274,7 @@ __device__ __forceinline__ void Block<kTalkerHidden, kStreams>::Head(const Persi
   };
   const uint32_t logits_epoch = epoch_ + 1;
 #pragma unroll 1
-  for (int tile = static_cast<int>(blockIdx.x); tile * 16 < vocab; tile += kBlocks) {
+  for (int tile = TileAt(0); tile * 16 < vocab; tile += blocks()) {
     Multiply<kHidden, 2, 1, kStreams, false>(stage);
     FinishRows<16, 1, kStreams>([&](int, int row, int m) { return a.logits + row * kPersistentVocab + tile * 16 + m; },
                                 [&](Word* target, int, int row, int m, bool valid, const float* partial) {
@@ -305,30 +296,31 @@ __device__ __forceinline__ void Block<kTalkerHidden, kStreams>::Head(const Persi
   ++epoch_;
   input_epoch_ = epoch_;
   if (kTalkerHidden != kPersistentHidden) {
-    if (blockIdx.x * 16 >= kPersistentHidden) return;
-    Multiply<kHidden, 2, 1, kStreams, false>([] {});
-    FinishRows<16, 1, kStreams>(
-        [&](int, int row, int m) { return a.input + row * kPersistentHidden + TileAt(0) * 16 + m; },
-        [&](Word* target, int, int row, int m, bool valid, const float* partial) {
-          float value = SumOfShares(partial + m, kStreams * 16, Factor<kHidden>(s, row));
-          if (a.projection_bias != nullptr) value = __fadd_rn(value, a.projection_bias[TileAt(0) * 16 + m]);
-          if (valid) Publish(target, __float_as_uint(value), epoch_);
-        });
+#pragma unroll 1
+    for (int tile = TileAt(0); tile * 16 < kPersistentHidden; tile += blocks()) {
+      Multiply<kHidden, 2, 1, kStreams, false>([] {});
+      FinishRows<16, 1, kStreams>(
+          [&](int, int row, int m) { return a.input + row * kPersistentHidden + tile * 16 + m; },
+          [&](Word* target, int, int row, int m, bool valid, const float* partial) {
+            float value = SumOfShares(partial + m, kStreams * 16, Factor<kHidden>(s, row));
+            if (a.projection_bias != nullptr) value = __fadd_rn(value, a.projection_bias[tile * 16 + m]);
+            if (valid) Publish(target, __float_as_uint(value), epoch_);
+          });
+    }
   } else {
     // The hidden state itself; the squares are the head's.
     Team::Sync();
-    constexpr int kCount = kHidden / 8 / kBlocks * 8 * kStreams;
     const int i = thread_;
-    if (i < kCount) {
-      const int column = TileAt(i / (8 * kStreams)) * 8 + i % 8;
-      const int row = i / 8 % kStreams;
-      const float value = own_ * Factor<kHidden>(s, row) * s.norm[column];
+    if (i >= Traits::OwnOutputs(kHidden, kStreams)) return;
+    const int row = OwnRow<kStreams>(i);
+#pragma unroll 1
+    for (int round = 0; round < folds(); ++round) {
+      const int column = OwnColumn<kHidden, kStreams>(round, i);
+      const float value = Own<kHidden, kStreams>(round) * Factor<kHidden>(s, row) * s.norm[column];
       Publish(a.input + row * kPersistentHidden + column, __float_as_uint(value), epoch_);
     }
   }
 }
-
-#endif  // __CUDA_ARCH_FEAT_SM90_ALL
 
 }  // namespace qtts::cuda::persistent
 

@@ -18,44 +18,87 @@
 // The persistent kernel's products: weights from the ring times staged rows, and their epilogue.
 namespace qtts::cuda::persistent {
 
-#ifdef __CUDA_ARCH_FEAT_SM90_ALL
-
 // Maximum weights that a warp waits for at once, unless a tile has more.
 inline constexpr int kTogetherBytes = 96 << 10;
 
+// Whether no warp's `share` chunks lie in more than two pieces of `chunks` chunks.
+constexpr bool SharesLieInTwoPieces(int share, int chunks) {
+  for (int begin = 0; begin < kWarps * share; begin += share) {
+    if ((begin + share - 1) / chunks > begin / chunks + 1) return false;
+  }
+  return true;
+}
+
 // A warp's share of kTogether tiles (gemm.h) of kHalves * 8 outputs.
-template <int kColumns_, int kHalves_, int kTogether_>
+template <typename Storage, int kColumns_, int kHalves_, int kTogether_>
 struct Weights {
   static constexpr int kColumns = kColumns_;
   static constexpr int kHalves = kHalves_;
   static constexpr int kTogether = kTogether_;
   static constexpr int kShare = ShareOf(kColumns) / kChunk;  // chunks of a warp
-  uint4 chunks[kShare][kTogether][kHalves];
+  typename Storage::Unit chunks[kShare][kTogether][kHalves];
 };
 
-template <int kTalkerHidden, int kStreams>
+template <typename Traits>
 template <typename W>
-__device__ __forceinline__ void Block<kTalkerHidden, kStreams>::Load(W* w) {
-  constexpr int kChunkBytes = 512 * W::kHalves;
+__device__ __forceinline__ void Block<Traits>::Load(W* w) {
+  constexpr int kTilePieces = Storage::TileBytes(W::kColumns, 8 * W::kHalves) / kPieceBytes;
+  constexpr int kMaxWindow = Copies::kMaxWindow<Traits>;
+  if constexpr (W::kTogether * kTilePieces <= kMaxWindow) {
+    ring_.template Await<W::kTogether * kTilePieces>();
+    LoadShare<W::kTogether>(w, 0, 0);
+    ring_.template GiveBack<W::kTogether * kTilePieces>();
+  } else {
+    // Tile by tile, and of each the warps of a part of its columns after those of another: a warp's share lies in one
+    // of kWindows windows.
+    constexpr int kWindows = kTilePieces <= kMaxWindow ? 1 : kTilePieces <= 2 * kMaxWindow ? 2 : 4;
+    constexpr int kWindow = kTilePieces / kWindows;
+    static_assert(kWindow * kWindows == kTilePieces && kWindow <= kMaxWindow && kWarps % kWindows == 0);
+    const int own = warp_ / (kWarps / kWindows);
+#pragma unroll
+    for (int t = 0; t < W::kTogether; ++t) {
+#pragma unroll 1
+      for (int i = 0; i < own; ++i) {
+        ring_.template Await<kWindow>();
+        ring_.template GiveBack<kWindow>();
+      }
+      ring_.template Await<kWindow>();
+      LoadShare<1>(w, t, own * kWindow);
+      ring_.template GiveBack<kWindow>();
+#pragma unroll 1
+      for (int i = own + 1; i < kWindows; ++i) {
+        ring_.template Await<kWindow>();
+        ring_.template GiveBack<kWindow>();
+      }
+    }
+  }
+}
+
+template <typename Traits>
+template <int kTiles, typename W>
+__device__ __forceinline__ void Block<Traits>::LoadShare(W* w, int first, int skipped) {
+  constexpr int kChunkBytes = Storage::kChunkBytes * W::kHalves;
   constexpr int kPieceChunks = kPieceBytes / kChunkBytes;
   constexpr int kTilePieces = W::kColumns / kChunk / kPieceChunks;
   constexpr bool kCrosses = kPieceChunks % W::kShare != 0;  // a warp's chunks can lie in two pieces
+  static_assert(SharesLieInTwoPieces(W::kShare, kPieceChunks));
   const int begin = warp_ * W::kShare;
   const int first_piece = begin / kPieceChunks;
   // Chunks of the share that lie in the first piece.
   const int before = kCrosses ? (first_piece + 1) * kPieceChunks - begin : W::kShare;
-  ring_.template Await<W::kTogether * kTilePieces>();
 #pragma unroll
-  for (int t = 0; t < W::kTogether; ++t) {
+  for (int t = 0; t < kTiles; ++t) {
     const int piece = t * kTilePieces + first_piece;
-    const char* const weights = ring_.Piece(piece) + (begin - first_piece * kPieceChunks) * kChunkBytes + lane_ * 16;
+    const char* const weights = ring_.Piece(piece - skipped) + (begin - first_piece * kPieceChunks) * kChunkBytes;
     const char* const crossed =
-        kCrosses ? ring_.Piece(min(piece + 1, (t + 1) * kTilePieces - 1)) + lane_ * 16 - before * kChunkBytes : nullptr;
+        kCrosses ? ring_.Piece(min(piece + 1, (t + 1) * kTilePieces - 1) - skipped) - before * kChunkBytes : nullptr;
 #pragma unroll
     for (int c = 0; c < W::kShare; ++c) {
       const char* const at = (kCrosses && c >= before ? crossed : weights) + c * kChunkBytes;
 #pragma unroll
-      for (int h = 0; h < W::kHalves; ++h) w->chunks[c][t][h] = *reinterpret_cast<const uint4*>(at + 512 * h);
+      for (int h = 0; h < W::kHalves; ++h) {
+        w->chunks[c][first + t][h] = Storage::Load(at + Storage::kChunkBytes * h, lane_);
+      }
     }
   }
   // The loads must have returned before their places in the ring are given back, since nothing else delays the next
@@ -64,18 +107,17 @@ __device__ __forceinline__ void Block<kTalkerHidden, kStreams>::Load(W* w) {
 #pragma unroll
   for (int c = 0; c < W::kShare; ++c) {
 #pragma unroll
-    for (int t = 0; t < W::kTogether; ++t) {
+    for (int t = 0; t < kTiles; ++t) {
 #pragma unroll
-      for (int h = 0; h < W::kHalves; ++h) bits &= w->chunks[c][t][h].x;
+      for (int h = 0; h < W::kHalves; ++h) bits &= Storage::Word(w->chunks[c][first + t][h]);
     }
   }
   if (bits == ~0U) *static_cast<volatile unsigned*>(&shared_->seen) = 1;
-  ring_.template GiveBack<W::kTogether * kTilePieces>();
 }
 
-template <int kTalkerHidden, int kStreams>
+template <typename Traits>
 template <int kRows, bool kSquares, typename W>
-__device__ __forceinline__ void Block<kTalkerHidden, kStreams>::Multiply(const W& w, int first) {
+__device__ __forceinline__ void Block<Traits>::Multiply(const W& w, int first) {
   constexpr int kSpans = ShareOf(W::kColumns) / 128;
   static_assert(!kSquares || 2 * W::kShare >= kSquaresSteps);
   const int own_row = UnitFragment::Row(lane_);
@@ -87,15 +129,15 @@ __device__ __forceinline__ void Block<kTalkerHidden, kStreams>::Multiply(const W
     const uint4 b = own_row < kRows ? *reinterpret_cast<const uint4*>(stage + c * kChunk) : uint4{};
 #pragma unroll
     for (int t = 0; t < W::kTogether; ++t) {
-      const uint4& low = w.chunks[c][t][0];
-      const uint4 high = W::kHalves == 2 ? w.chunks[c][t][W::kHalves - 1] : uint4{};
+      const uint4 low = Storage::Fragment(w.chunks[c][t][0]);
+      const uint4 high = W::kHalves == 2 ? Storage::Fragment(w.chunks[c][t][W::kHalves - 1]) : uint4{};
       MultiplyStep<0>(sums[t], low, high, b);
     }
     if constexpr (kSquares) SquaresStep<kRows, kSpans>(2 * c);
 #pragma unroll
     for (int t = 0; t < W::kTogether; ++t) {
-      const uint4& low = w.chunks[c][t][0];
-      const uint4 high = W::kHalves == 2 ? w.chunks[c][t][W::kHalves - 1] : uint4{};
+      const uint4 low = Storage::Fragment(w.chunks[c][t][0]);
+      const uint4 high = W::kHalves == 2 ? Storage::Fragment(w.chunks[c][t][W::kHalves - 1]) : uint4{};
       MultiplyStep<1>(sums[t], low, high, b);
     }
     if constexpr (kSquares) SquaresStep<kRows, kSpans>(2 * c + 1);
@@ -114,12 +156,12 @@ __device__ __forceinline__ void Block<kTalkerHidden, kStreams>::Multiply(const W
   }
 }
 
-template <int kTalkerHidden, int kStreams>
+template <typename Traits>
 template <int kColumns, int kHalves, int kTiles, int kRows, bool kSquares, typename StageRows>
-__device__ __forceinline__ void Block<kTalkerHidden, kStreams>::Multiply(const StageRows& stage) {
-  constexpr int kTileBytes = kColumns * 8 * kHalves * 2;
+__device__ __forceinline__ void Block<Traits>::Multiply(const StageRows& stage) {
+  constexpr int kTileBytes = Storage::TileBytes(kColumns, 8 * kHalves);
   constexpr int kTogether = kTiles * kTileBytes <= kTogetherBytes ? kTiles : 1;
-  Weights<kColumns, kHalves, kTogether> w;
+  Weights<Storage, kColumns, kHalves, kTogether> w;
   Load(&w);
   stage();
   Multiply<kRows, kSquares>(w, 0);
@@ -130,9 +172,9 @@ __device__ __forceinline__ void Block<kTalkerHidden, kStreams>::Multiply(const S
   }
 }
 
-template <int kTalkerHidden, int kStreams>
+template <typename Traits>
 template <int kOutputs, int kTiles, int kRows, typename Target, typename Finish>
-__device__ __forceinline__ void Block<kTalkerHidden, kStreams>::FinishRows(const Target& target, const Finish& finish) {
+__device__ __forceinline__ void Block<Traits>::FinishRows(const Target& target, const Finish& finish) {
   constexpr int kCount = kTiles * kRows * kOutputs;
   static_assert(kCount <= kTeamThreads, "an output for each thread");
   const int i = min(thread_, kCount - 1);
@@ -148,37 +190,105 @@ __device__ __forceinline__ void Block<kTalkerHidden, kStreams>::FinishRows(const
   partial_ ^= 1;
 }
 
-template <int kTalkerHidden, int kStreams>
+template <typename Traits>
 template <int kColumns>
-__device__ __forceinline__ float Block<kTalkerHidden, kStreams>::Factor(const PersistentStack& s, int row) const {
+__device__ __forceinline__ float Block<Traits>::Factor(const PersistentStack& s, int row) const {
   return NormFactor(&shared_->squares[squares_][0][row], MaxRows(kStreams), kColumns, s.eps);
 }
 
-template <int kTalkerHidden, int kStreams>
+template <typename Traits>
 template <int kHidden, int kRows>
-__device__ __forceinline__ float Block<kTalkerHidden, kStreams>::OwnNorm(const float* norm) const {
-  constexpr int kCount = kHidden / 8 / kBlocks * 8 * kRows;
-  const int i = thread_;
-  return i < kCount ? __ldg(norm + TileAt(i / (8 * kRows)) * 8 + i % 8) : 0;
+__device__ __forceinline__ float Block<Traits>::Own(int round) const {
+  if constexpr (kFolded) {
+    constexpr int kCount = Traits::OwnOutputs(kHidden, kRows);
+    return shared_->own.values[round * kCount + min(thread_, kCount - 1)];
+  } else {
+    return own_;
+  }
 }
 
-template <int kTalkerHidden, int kStreams>
+template <typename Traits>
 template <int kHidden, int kRows>
-__device__ __forceinline__ void Block<kTalkerHidden, kStreams>::AddToOwn(const float* bias, float norm, Quad* target) {
-  FinishRows<8, kHidden / 8 / kBlocks, kRows>(
-      [&](int tile, int row, int m) { return target + row * (kHidden / 4) + (TileAt(tile) * 8 + m) / 4; },
+__device__ __forceinline__ void Block<Traits>::SetOwn(int round, float value) {
+  if constexpr (kFolded) {
+    constexpr int kCount = Traits::OwnOutputs(kHidden, kRows);
+    if (thread_ < kCount) shared_->own.values[round * kCount + thread_] = value;
+  } else {
+    own_ = value;
+  }
+}
+
+template <typename Traits>
+template <int kHidden, int kRows>
+__device__ __forceinline__ float Block<Traits>::OwnNorm(int round, const float* norm) const {
+  const int i = thread_;
+  return i < Traits::OwnOutputs(kHidden, kRows) ? __ldg(norm + OwnColumn<kHidden, kRows>(round, i)) : 0;
+}
+
+template <typename Traits>
+template <int kHidden, int kRows>
+__device__ __forceinline__ void Block<Traits>::AddToOwn(int round, const float* bias, float norm, Quad* target) {
+  constexpr int kTiles = kHidden / 8 / kMaxBlocks;
+  FinishRows<8, kTiles, kRows>(
+      [&](int tile, int row, int m) {
+        return target + row * (kHidden / 4) + (TileAt(round * kTiles + tile) * 8 + m) / 4;
+      },
       [&](Quad* quad, int tile, int, int m, bool valid, const float* partial) {
         float value = SumOfShares(partial + m, kRows * 16, 1);
-        if (bias != nullptr) value = __fadd_rn(value, bias[TileAt(tile) * 8 + m]);
-        value = __fadd_rn(own_, value);
-        own_ = value;
-        PublishOwn(quad, norm, valid && m % 4 == 0);
+        if (bias != nullptr) value = __fadd_rn(value, bias[TileAt(round * kTiles + tile) * 8 + m]);
+        value = __fadd_rn(Own<kHidden, kRows>(round), value);
+        SetOwn<kHidden, kRows>(round, value);
+        PublishOwn(quad, value, norm, valid && m % 4 == 0);
       });
 }
 
-template <int kTalkerHidden, int kStreams>
-__device__ __forceinline__ void Block<kTalkerHidden, kStreams>::PublishOwn(Quad* quad, float norm, bool first) {
-  const float value = own_;
+template <typename Traits>
+template <int kHidden, int kTiles, int kOfRound, int kRows, typename StageRows, typename Finish>
+__device__ __forceinline__ void Block<Traits>::MultiplyNormed(const StageRows& stage, const Finish& finish) {
+  static_assert(kOfRound % kTiles == 0);
+  if constexpr (kFolded) {
+    // One product for all rounds, to save code. The squares are summed up by themselves.
+#pragma unroll 1
+    for (int first = 0; first < kOfRound * folds(); first += kTiles) {
+      Multiply<kHidden, 2, kTiles, kRows, false>([&] {
+        if (first != 0) return;
+        stage();
+        SumSquares<kHidden, kRows>();
+        ++epoch_;
+      });
+      finish(first);
+    }
+  } else {
+    Multiply<kHidden, 2, kTiles, kRows, true>(stage);
+    ++epoch_;
+    finish(0);
+#pragma unroll 1
+    for (int first = kTiles; first < kOfRound; first += kTiles) {
+      Multiply<kHidden, 2, kTiles, kRows, false>([] {});
+      finish(first);
+    }
+  }
+}
+
+template <typename Traits>
+template <int kColumns, int kHidden, int kRows>
+__device__ __forceinline__ void Block<Traits>::AddProduct(const Word* source, const float* bias, const float* norm,
+                                                          Quad* target) {
+#pragma unroll 1
+  for (int round = 0; round < folds(); ++round) {
+    // The epilogue's data for the next norm are loaded before the words arrive.
+    const float own_norm = OwnNorm<kHidden, kRows>(round, norm);
+    Multiply<kColumns, 1, kHidden / 8 / kMaxBlocks, kRows, false>([&] {
+      if (kFolded && round != 0) return;
+      StagePairs<kColumns, kRows>(source);
+      ++epoch_;
+    });
+    AddToOwn<kHidden, kRows>(round, bias, own_norm, target);
+  }
+}
+
+template <typename Traits>
+__device__ __forceinline__ void Block<Traits>::PublishOwn(Quad* quad, float value, float norm, bool first) {
   const float normed = value * norm;
   const float x1 = __shfl_down_sync(~0U, value, 1), n1 = __shfl_down_sync(~0U, normed, 1);
   const float x2 = __shfl_down_sync(~0U, value, 2), n2 = __shfl_down_sync(~0U, normed, 2);
@@ -188,20 +298,21 @@ __device__ __forceinline__ void Block<kTalkerHidden, kStreams>::PublishOwn(Quad*
   }
 }
 
-template <int kTalkerHidden, int kStreams>
+template <typename Traits>
 template <int kHidden, int kRows>
-__device__ __forceinline__ void Block<kTalkerHidden, kStreams>::PublishInput(const PersistentStack& s, int pass) {
-  constexpr int kCount = kHidden / 8 / kBlocks * 8 * kRows;
+__device__ __forceinline__ void Block<Traits>::PublishInput(const PersistentStack& s, int pass) {
+  constexpr int kCount = Traits::OwnOutputs(kHidden, kRows);
   TakeOwn<kHidden, kRows>(pass);
   ++epoch_;
   if (warp_ * 32 >= kCount) return;
   const int i = min(thread_, kCount - 1);
-  const int column = TileAt(i / (8 * kRows)) * 8 + i % 8;
-  PublishOwn(s.x + i / 8 % kRows * (kHidden / 4) + column / 4, __ldg(s.norm + column),
-             thread_ < kCount && column % 4 == 0);
+#pragma unroll 1
+  for (int round = 0; round < folds(); ++round) {
+    const int column = OwnColumn<kHidden, kRows>(round, i);
+    PublishOwn(s.x + OwnRow<kRows>(i) * (kHidden / 4) + column / 4, Own<kHidden, kRows>(round), __ldg(s.norm + column),
+               thread_ < kCount && column % 4 == 0);
+  }
 }
-
-#endif  // __CUDA_ARCH_FEAT_SM90_ALL
 
 }  // namespace qtts::cuda::persistent
 

@@ -16,17 +16,15 @@
 // a pass's input.
 namespace qtts::cuda::persistent {
 
-#ifdef __CUDA_ARCH_FEAT_SM90_ALL
-
-template <int kTalkerHidden, int kStreams>
+template <typename Traits>
 template <int kColumns, int kRows>
-__device__ __forceinline__ __nv_bfloat16* Block<kTalkerHidden, kStreams>::Stage() const {
+__device__ __forceinline__ __nv_bfloat16* Block<Traits>::Stage() const {
   return shared_->work.products.rows.stage + warp_ * kRows * StageStride(kColumns);
 }
 
-template <int kTalkerHidden, int kStreams>
+template <typename Traits>
 template <int kRows, int kSpans>
-__device__ __forceinline__ void Block<kTalkerHidden, kStreams>::SquaresStep(int step) {
+__device__ __forceinline__ void Block<Traits>::SquaresStep(int step) {
   if constexpr (NeedsSmallTiles(kRows)) {
     static_assert(kRows == 8);
     // Two lanes exchange half of their sums, and each goes on with the other half, until a lane has one. The additions
@@ -65,16 +63,16 @@ __device__ __forceinline__ void Block<kTalkerHidden, kStreams>::SquaresStep(int 
   }
 }
 
-template <int kTalkerHidden, int kStreams>
+template <typename Traits>
 template <int kColumns, int kRows>
-__device__ __forceinline__ void Block<kTalkerHidden, kStreams>::SumSquares() {
+__device__ __forceinline__ void Block<Traits>::SumSquares() {
 #pragma unroll
   for (int step = 0; step < kSquaresSteps; ++step) SquaresStep<kRows, ShareOf(kColumns) / 128>(step);
 }
 
-template <int kTalkerHidden, int kStreams>
+template <typename Traits>
 template <int kColumns, int kRows>
-__device__ __forceinline__ void Block<kTalkerHidden, kStreams>::StageQuads(const Quad* source, int row_stride) {
+__device__ __forceinline__ void Block<Traits>::StageQuads(const Quad* source, int row_stride) {
   constexpr int kSpans = ShareOf(kColumns) / 128;
   squares_ ^= 1;
   const Quad* const first = source + warp_ * (ShareOf(kColumns) / 4) + lane_;
@@ -112,9 +110,9 @@ __device__ __forceinline__ void Block<kTalkerHidden, kStreams>::StageQuads(const
   __syncwarp();
 }
 
-template <int kTalkerHidden, int kStreams>
+template <typename Traits>
 template <int kColumns, int kRows>
-__device__ __forceinline__ void Block<kTalkerHidden, kStreams>::StagePairs(const Word* source) {
+__device__ __forceinline__ void Block<Traits>::StagePairs(const Word* source) {
   constexpr int kLoads = ShareOf(kColumns) / 128;  // of four columns a lane
   const Word* const first = source + warp_ * (ShareOf(kColumns) / 2) + lane_ * 2;
   __nv_bfloat16* const stage = Stage<kColumns, kRows>() + lane_ * 4;
@@ -150,16 +148,16 @@ __device__ __forceinline__ void Block<kTalkerHidden, kStreams>::StagePairs(const
   __syncwarp();
 }
 
-template <int kTalkerHidden, int kStreams>
+template <typename Traits>
 template <int kHidden>
-__device__ __forceinline__ float4 Block<kTalkerHidden, kStreams>::TalkerInputAt(int row, int column) const {
+__device__ __forceinline__ float4 Block<Traits>::TalkerInputAt(int row, int column) const {
   if (shared_->sequences[row] < 0) return {};
   const uint4 x = LoadL2(reinterpret_cast<const uint4*>(a.x + row * kHidden + column));
   return {__uint_as_float(x.x), __uint_as_float(x.y), __uint_as_float(x.z), __uint_as_float(x.w)};
 }
 
-template <int kTalkerHidden, int kStreams>
-__device__ __forceinline__ float4 Block<kTalkerHidden, kStreams>::HiddenStateAt(int stream, int column) const {
+template <typename Traits>
+__device__ __forceinline__ float4 Block<Traits>::HiddenStateAt(int stream, int column) const {
   const Word* const words = a.input + stream * kPersistentHidden + column;
   uint4 low = LoadTwoWords(words);
   uint4 high = LoadTwoWords(words + 2);
@@ -168,8 +166,8 @@ __device__ __forceinline__ float4 Block<kTalkerHidden, kStreams>::HiddenStateAt(
   return {__uint_as_float(first.x), __uint_as_float(first.y), __uint_as_float(second.x), __uint_as_float(second.y)};
 }
 
-template <int kTalkerHidden, int kStreams>
-__device__ __forceinline__ float4 Block<kTalkerHidden, kStreams>::EmbeddingAt(int pass, int stream, int column) const {
+template <typename Traits>
+__device__ __forceinline__ float4 Block<Traits>::EmbeddingAt(int pass, int stream, int column) const {
   const int id = __shfl_sync(~0U, id_, stream);
   const PredictorPass& p = shared_->passes[pass];
   // Below 0, or of a wait that was given up.
@@ -180,9 +178,9 @@ __device__ __forceinline__ float4 Block<kTalkerHidden, kStreams>::EmbeddingAt(in
   return {LowBf16(four.x), HighBf16(four.x), LowBf16(four.y), HighBf16(four.y)};
 }
 
-template <int kTalkerHidden, int kStreams>
+template <typename Traits>
 template <int kHidden, int kRows>
-__device__ __forceinline__ float4 Block<kTalkerHidden, kStreams>::InputAt(int pass, int row, int column) const {
+__device__ __forceinline__ float4 Block<Traits>::InputAt(int pass, int row, int column) const {
   constexpr int kPerSequence = kRows > kStreams ? kRows / kStreams : 1;
   if (pass == kTalkerPass) return TalkerInputAt<kHidden>(row, column);
   const int stream = row / kPerSequence;
@@ -190,8 +188,8 @@ __device__ __forceinline__ float4 Block<kTalkerHidden, kStreams>::InputAt(int pa
   return EmbeddingAt(pass, stream, column);
 }
 
-template <int kTalkerHidden, int kStreams>
-__device__ __forceinline__ void Block<kTalkerHidden, kStreams>::AwaitIds() {
+template <typename Traits>
+__device__ __forceinline__ void Block<Traits>::AwaitIds() {
   id_ = -1;
   if (lane_ < kStreams) {
     const Word* const word = a.ids + lane_;
@@ -200,10 +198,9 @@ __device__ __forceinline__ void Block<kTalkerHidden, kStreams>::AwaitIds() {
   __syncwarp();
 }
 
-template <int kTalkerHidden, int kStreams>
+template <typename Traits>
 template <int kHidden, int kRows>
-__device__ __forceinline__ void Block<kTalkerHidden, kStreams>::StageInput(const PersistentStack& s, const float* norm,
-                                                                           int pass) {
+__device__ __forceinline__ void Block<Traits>::StageInput(const PersistentStack& s, const float* norm, int pass) {
   constexpr int kSpans = ShareOf(kHidden) / 128;
   squares_ ^= 1;
   if (pass != kTalkerPass) AwaitIds();
@@ -249,30 +246,32 @@ __device__ __forceinline__ void Block<kTalkerHidden, kStreams>::StageInput(const
   __syncwarp();
 }
 
-template <int kTalkerHidden, int kStreams>
+template <typename Traits>
 template <int kHidden, int kRows>
-__device__ __forceinline__ void Block<kTalkerHidden, kStreams>::TakeOwn(int pass) {
-  constexpr int kCount = kHidden / 8 / kBlocks * 8 * kRows;
-  if (warp_ * 32 < kCount) {
-    const int i = min(thread_, kCount - 1);
-    const int column = TileAt(i / (8 * kRows)) * 8 + i % 8;
+__device__ __forceinline__ void Block<Traits>::TakeOwn(int pass) {
+  constexpr int kCount = Traits::OwnOutputs(kHidden, kRows);
+  if (warp_ * 32 >= kCount) return;
+  const int i = min(thread_, kCount - 1);
+#pragma unroll 1
+  for (int round = 0; round < folds(); ++round) {
+    const int column = OwnColumn<kHidden, kRows>(round, i);
+    float own = 0;
     if constexpr (NeedsSmallTiles(kRows)) {
       static_assert(kRows == kStreams, "lanes exchange ids in one step");
-      const float4 x = InputAt<kHidden, kRows>(pass, i / 8 % kRows, column & ~3);
-      own_ = column % 4 == 0 ? x.x : column % 4 == 1 ? x.y : column % 4 == 2 ? x.z : x.w;
+      const float4 x = InputAt<kHidden, kRows>(pass, OwnRow<kRows>(i), column & ~3);
+      own = column % 4 == 0 ? x.x : column % 4 == 1 ? x.y : column % 4 == 2 ? x.z : x.w;
     } else {
       // All lanes go through all rows together: ids are exchanged between them.
 #pragma unroll
       for (int row = 0; row < kRows; ++row) {
         const float4 x = InputAt<kHidden, kRows>(pass, row, column & ~3);
         const float mine = column % 4 == 0 ? x.x : column % 4 == 1 ? x.y : column % 4 == 2 ? x.z : x.w;
-        if (i / 8 % kRows == row) own_ = mine;
+        if (OwnRow<kRows>(i) == row) own = mine;
       }
     }
+    SetOwn<kHidden, kRows>(round, own);
   }
 }
-
-#endif  // __CUDA_ARCH_FEAT_SM90_ALL
 
 }  // namespace qtts::cuda::persistent
 

@@ -3,7 +3,9 @@
 #define QTTS_CUDA_PATHS_PERSISTENT_FRAME_SHAPE_CUH_
 
 #include "gemm/gemm.h"
+#include "paths/persistent/frame_deal.h"
 #include "paths/persistent/frame_kernel.h"
+#include "paths/persistent/weight_storage.cuh"
 #include "rules/product.cuh"
 
 // Constants of the persistent kernel: division of threads, widths, rows and passes.
@@ -13,15 +15,21 @@ inline constexpr int kWarps = kPersistentWarps;
 static_assert(kWarps == kShares, "a share of a product's columns for each warp");
 inline constexpr int kTeamThreads = 32 * kWarps;
 inline constexpr int kWarpgroup = 128;
-inline constexpr int kThreads = kTeamThreads + kWarpgroup;  // two of the last warpgroup copy weights
-// Registers per thread. The last warpgroup releases most of its initial registers to the team (setmaxnreg). On each of
-// an SM's four sub-partitions the thread block thus takes three warps of kRegisters and leaves registers for one warp
-// of 128 to other kernels.
+inline constexpr int kThreads = kTeamThreads + kWarpgroup;  // two warps of the last warpgroup bring weights
+// Registers per thread. In code for compute capability 9.0 alone the last warpgroup releases most of its initial
+// registers to the team (setmaxnreg). On each of an SM's four sub-partitions the thread block thus takes three warps of
+// kRegisters and leaves registers for one warp of 128 to other kernels. Elsewhere all warps have the same number: three
+// warps take a sub-partition's 512 a lane.
+#if defined(__CUDA_ARCH__) && !defined(__CUDA_ARCH_FEAT_SM90_ALL)
+inline constexpr int kRegisters = 168;
+#else
 inline constexpr int kRegisters = 128;
+#endif
 inline constexpr int kTeamRegisters = 176;
 inline constexpr int kCopyRegisters = 32;
-static_assert(kTeamThreads * kTeamRegisters + kWarpgroup * kCopyRegisters <= kThreads * kRegisters);
-inline constexpr int kBlocks = kPersistentBlocks;
+static_assert(kTeamThreads * kTeamRegisters + kWarpgroup * kCopyRegisters <= kThreads * 128);
+inline constexpr int kMaxBlocks = kPersistentMaxBlocks;
+inline constexpr int kMaxFolds = kPersistentMaxBlocks / kPersistentMinBlocks;
 inline constexpr int kHeadDim = kPersistentHeadDim;
 inline constexpr int kHalf = kHeadDim / 2;
 inline constexpr int kNewRows = 2;
@@ -46,13 +54,43 @@ constexpr int RowsTogether(int rows, int loads) {
   while (together > most) together /= 2;
   return together;
 }
-// Tiles of gate and up that are finished together: those whose sums there is room for.
-constexpr int GatedTiles(int hidden, int rows) {
-  const int tiles = PersistentIntermediate(hidden) / 8 / kBlocks;
-  return NeedsSmallTiles(rows) && tiles > 3 ? 3 : tiles;
-}
-// Rows whose angles a block keeps: all, or the one that it attends to.
-constexpr int AngleRows(int streams) { return NeedsSmallTiles(streams) ? 1 : MaxRows(streams); }
+
+// One compiled form of the kernel (FrameKernelForm). A folded block takes the tiles of several of kMaxBlocks blocks, in
+// as many rounds; tiles of a round are those of one such block.
+template <int kTalkerHidden_, int kStreams_, bool kFolded_, typename Storage_ = Bf16Weights>
+struct FrameTraits {
+  static constexpr int kTalkerHidden = kTalkerHidden_;
+  static constexpr int kStreams = kStreams_;
+  static constexpr bool kFolded = kFolded_;
+  using Storage = Storage_;
+
+  // Tiles of queries, keys and values that are finished together, and of gate and up: those whose sums there is room
+  // for.
+  static constexpr int QkvTiles(int rows) { return kFolded && NeedsSmallTiles(rows) ? 1 : kQkvWidth / 16 / kMaxBlocks; }
+  static constexpr int GatedTiles(int hidden, int rows) {
+    const int tiles = PersistentIntermediate(hidden) / 8 / kMaxBlocks;
+    if (kFolded) return NeedsSmallTiles(rows) ? 1 : tiles > 3 && rows > 2 ? 2 : tiles;
+    return NeedsSmallTiles(rows) && tiles > 3 ? 3 : tiles;
+  }
+  // Outputs of the residual stream that a block has in a round.
+  static constexpr int OwnOutputs(int hidden, int rows) { return hidden / kMaxBlocks * rows; }
+
+  // Parts of the attention that a block has in a pass at most, and its splits.
+  static constexpr int kMaxParts = MaxParts(kStreams, kFolded);
+  static constexpr int kMaxItems = MaxItems(kStreams, kFolded);
+  static_assert(kMaxItems <= kTeamThreads, "an item for each thread");
+  // A block of many rows keeps the angles of the one that it attends to, else of all rows.
+  static constexpr bool kOwnAngles = NeedsSmallTiles(kStreams) && !kFolded;
+  static constexpr int kAngleRows = kOwnAngles ? 1 : MaxRows(kStreams);
+  // Warps that combine splits, and whether they do it in the place of their staged columns, which are written
+  // afterwards, instead of memory of its own.
+  static constexpr bool kCombinesInPlace = kFolded ? kStreams >= 4 : NeedsSmallTiles(kStreams);
+  static constexpr int kCombiners = !kFolded ? kStreams : kCombinesInPlace ? kWarps : 4;
+
+  // Pieces that a warp waits for together at most (Block::Load()), with copies that are not bulk. There are at least as
+  // many slots.
+  static constexpr int kMaxAsyncWindow = kStreams == 1 ? 6 : 3;
+};
 
 // The predictor's pass p leads from code p to code p + 1. The first also takes the hidden state, at position 0, in rows
 // of its own or, where these would be too many, in a pass before it.

@@ -14,18 +14,16 @@
 // The persistent kernel itself: its threads' parts. frame_block.cuh says how it works.
 namespace qtts::cuda::persistent {
 
-// Empty but in code for compute capability 9.0 alone, the only one whose warps can hand each other registers.
-template <int kTalkerHidden, int kStreams>
+template <typename Traits>
 __global__ void __maxnreg__(kRegisters) FrameKernel(const __grid_constant__ FrameKernelArguments a) {
-#ifdef __CUDA_ARCH_FEAT_SM90_ALL
+#ifdef __CUDA_ARCH__
   extern __shared__ __align__(128) char memory[];
-  auto& shared =
-      *reinterpret_cast<SharedMemory<kTalkerHidden, kStreams>*>(memory + a.ring_slots * kPersistentPieceBytes);
+  auto& shared = *reinterpret_cast<SharedMemory<Traits>*>(memory + a.ring_slots * kPieceBytes);
   if (a.frame.live[0] == 0) return;
   const int layers = a.talker.num_layers + a.predictor.num_layers;
   for (int i = static_cast<int>(threadIdx.x); i < layers; i += kThreads) shared.layers[i] = a.layers[i];
   for (int i = static_cast<int>(threadIdx.x); i < a.groups - 1; i += kThreads) shared.passes[i] = a.passes[i];
-  if (threadIdx.x < kStreams) shared.slots[threadIdx.x] = a.frame.slots[threadIdx.x];
+  if (threadIdx.x < Traits::kStreams) shared.slots[threadIdx.x] = a.frame.slots[threadIdx.x];
   if (threadIdx.x == 0) {
     shared.stacks[0] = a.talker;
     shared.stacks[1] = a.predictor;
@@ -36,28 +34,38 @@ __global__ void __maxnreg__(kRegisters) FrameKernel(const __grid_constant__ Fram
   }
   __syncthreads();
   if (threadIdx.x >= kTeamThreads) {
+#ifdef __CUDA_ARCH_FEAT_SM90_ALL
     asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(kCopyRegisters));
-    if (threadIdx.x == kTeamThreads) {
+#endif
+    const int helper = static_cast<int>(threadIdx.x) - kTeamThreads;
+    if (helper < Copies::kThreads) {
       RingWriter ring(&shared.ring, memory, a.ring_slots, &shared.stop);
       SendFrame(a, shared, &ring);
       ring.Drain();
-    } else if (threadIdx.x == kTeamThreads + 32) {
+    } else if (helper >= 32 && helper < 32 + Copies::kThreads) {
       RingPrefetcher prefetcher(&shared.ring, &shared.stop);
       SendFrame(a, shared, &prefetcher);
     }
     return;
   }
+#ifdef __CUDA_ARCH_FEAT_SM90_ALL
   asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(kTeamRegisters));
-  Block<kTalkerHidden, kStreams>(a, &shared, memory).Run();
+#endif
+  Block<Traits>(a, &shared, memory).Run();
 #endif
 }
 
-template <int kTalkerHidden>
+template <typename Traits>
+constexpr Variant VariantOf() {
+  return {FrameKernel<Traits>, kSharedBytes<Traits>, Traits::kMaxAsyncWindow};
+}
+
+template <int kTalkerHidden, bool kFolded>
 Variant VariantOf(int rows) {
-  if (rows == 1) return {FrameKernel<kTalkerHidden, 1>, SharedBytes<kTalkerHidden, 1>};
-  if (rows == 2) return {FrameKernel<kTalkerHidden, 2>, SharedBytes<kTalkerHidden, 2>};
-  if (rows == 4) return {FrameKernel<kTalkerHidden, 4>, SharedBytes<kTalkerHidden, 4>};
-  return {FrameKernel<kTalkerHidden, 8>, SharedBytes<kTalkerHidden, 8>};
+  if (rows == 1) return VariantOf<FrameTraits<kTalkerHidden, 1, kFolded>>();
+  if (rows == 2) return VariantOf<FrameTraits<kTalkerHidden, 2, kFolded>>();
+  if (rows == 4) return VariantOf<FrameTraits<kTalkerHidden, 4, kFolded>>();
+  return VariantOf<FrameTraits<kTalkerHidden, 8, kFolded>>();
 }
 
 }  // namespace qtts::cuda::persistent

@@ -6,16 +6,17 @@
 
 #include "paths/persistent/frame_kernel.h"
 
-// The persistent kernel for one width of the talker and one number of rows.
+// The persistent kernel for one width of the talker and one number of rows, folded or not (FrameKernelForm).
 namespace qtts::cuda::persistent {
 
 struct Variant {
   void (*kernel)(FrameKernelArguments);
-  size_t (*bytes)(int ring_slots);
+  size_t bytes;  // shared memory without the ring
+  int min_async_slots;
 };
 
 // For 1, 2, 4 or 8 rows and one of kPersistentTalkerWidths, in frame_kernel_width.cu.
-template <int kTalkerHidden>
+template <int kTalkerHidden, bool kFolded>
 Variant VariantOf(int rows);
 
 }  // namespace qtts::cuda::persistent

@@ -15,8 +15,6 @@ namespace qtts::cuda {
 namespace {
 
 constexpr const char* kPreparing = "preparing the persistent kernel";
-constexpr int kMinRingSlots = 6;  // six pieces are taken together
-constexpr int kRingSlots = 8;
 
 Status Unsupported(const std::string& what) { return Status::Unsupported("the persistent kernel: " + what); }
 
@@ -98,16 +96,28 @@ Result<std::unique_ptr<PersistentFrame>> PersistentFrame::Create(const Network& 
 }
 
 Status PersistentFrame::CheckDevice(const DeviceDescription& device) {
-  if (device.major != 9) return Unsupported("the GPU is not of compute capability 9");
-  if (!device.CanRunWarpgroups()) return Unsupported("the build has no code for compute capability 9");
+  if (device.major < 8) return Unsupported("the GPU is not of compute capability 8.0 or later");
   if (!device.cooperative) return Unsupported("the GPU has no cooperative launches");
-  if (device.processors < kPersistentBlocks) return Unsupported("the GPU has fewer than 128 SMs");
+  if (device.processors < kPersistentMinBlocks) {
+    return Unsupported("the GPU has " + std::to_string(device.processors) + " SMs, and it needs " +
+                       std::to_string(kPersistentMinBlocks));
+  }
   return Status::Ok();
 }
 
 Status PersistentFrame::CheckSupport(const ModelConfig& config, Precision precision, const DeviceDescription& device) {
   QTTS_RETURN_IF_ERROR(CheckModel(config, precision));
-  return CheckDevice(device);
+  QTTS_RETURN_IF_ERROR(CheckDevice(device));
+  // One row needs the least.
+  if (FormOf(config.talker.transformer.hidden_size, 1, device).blocks == 0) {
+    return Unsupported("the GPU's SMs have too little shared memory");
+  }
+  return Status::Ok();
+}
+
+FrameKernelForm PersistentFrame::FormOf(int talker_hidden, int rows, const DeviceDescription& device) {
+  const RingCopies copies = device.CanRunWarpgroups() ? RingCopies::kBulk : RingCopies::kAsync;
+  return ChooseForm(talker_hidden, rows, copies, device.processors, device.shared_per_block);
 }
 
 Status PersistentFrame::Prepare(const Network& network, const FrameBuffers& buffers, const PersistentNumbers& numbers,
@@ -134,7 +144,7 @@ Status PersistentFrame::Prepare(const Network& network, const FrameBuffers& buff
   const auto pace = [](const PaceNumbers& of) { return WeightPace{of.in_flight, of.ahead}; };
   a.talker.pace = pace(a.talker_hidden > kPersistentHidden ? numbers.wide_talker : numbers.narrow_talker);
   a.predictor.pace = pace(numbers.predictor);
-  return PrepareKernels(device->shared_per_block);
+  return PrepareKernels(*device);
 }
 
 void PersistentFrame::Describe(const Network& network, const FrameBuffers& buffers) {
@@ -203,16 +213,13 @@ Status PersistentFrame::AllocateTables(const Network& network) {
   return Status::Ok();
 }
 
-Status PersistentFrame::PrepareKernels(size_t shared_limit) {
-  const int hidden = arguments_.talker_hidden;
+Status PersistentFrame::PrepareKernels(const DeviceDescription& device) {
   for (size_t i = 0; i < kRowBuckets.size(); ++i) {
-    const size_t fixed = FrameKernelBytes(hidden, kRowBuckets[i], 0);
-    const size_t slots = shared_limit < fixed ? 0 : (shared_limit - fixed) / kPersistentPieceBytes;
-    if (slots < kMinRingSlots) return Unsupported("the GPU's SMs have too little shared memory");
-    ring_slots_[i] = std::min(kRingSlots, static_cast<int>(slots));
+    FrameKernelForm& form = forms_[i];
+    form = FormOf(arguments_.talker_hidden, kRowBuckets[i], device);
+    if (form.blocks == 0) continue;
     int resident = 0;
-    const cudaError_t error = PrepareFrameKernel(hidden, kRowBuckets[i], ring_slots_[i], &resident);
-    QTTS_RETURN_IF_CUDA_ERROR(error, kPreparing);
+    QTTS_RETURN_IF_CUDA_ERROR(PrepareFrameKernel(form, &resident), kPreparing);
     if (resident < 1) return Unsupported("a thread block does not fit on an SM of the GPU");
   }
   return Status::Ok();
@@ -256,19 +263,21 @@ Status PersistentFrame::AllocateWords() {
   return Status::Ok();
 }
 
+const FrameKernelForm* PersistentFrame::FindForm(int rows) const {
+  const auto* const found = std::find_if(
+      forms_.begin(), forms_.end(), [&](const FrameKernelForm& form) { return form.rows == rows && form.blocks > 0; });
+  return found == forms_.end() ? nullptr : found;
+}
+
 bool PersistentFrame::Covers(int rows, int splits) const {
-  if (std::find(kRowBuckets.begin(), kRowBuckets.end(), rows) == kRowBuckets.end()) return false;
-  const int items = rows * splits * kPersistentKvHeads;
-  return splits <= PersistentSplits(rows) &&
-         (items + kPersistentBlocks - 1) / kPersistentBlocks <= PersistentItems(rows);
+  const FrameKernelForm* const form = FindForm(rows);
+  return form != nullptr && PersistentCovers(rows, splits, form->blocks);
 }
 
 Status PersistentFrame::Enqueue(FrameStart start, int rows, int /*splits*/) const {
   FrameKernelArguments arguments = arguments_;
   arguments.runs_talker = start == FrameStart::kInput;
-  arguments.ring_slots =
-      ring_slots_[static_cast<size_t>(std::find(kRowBuckets.begin(), kRowBuckets.end(), rows) - kRowBuckets.begin())];
-  return CudaStatus(LaunchFrameKernel(arguments, rows, stream_), "making speech");
+  return CudaStatus(LaunchFrameKernel(arguments, *FindForm(rows), stream_), "making speech");
 }
 
 EpochWords PersistentFrame::epoch_words() const {

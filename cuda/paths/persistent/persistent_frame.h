@@ -21,11 +21,11 @@
 namespace qtts::cuda {
 
 // One cooperative kernel for the part of a frame between BeginFrame() and EndFrame(): talker (optional), head,
-// sampling, code predictor with its heads and sampling. 128 thread blocks, one per SM. They stream their shares of the
-// weights continuously, while the phases exchange results through L2.
+// sampling, code predictor with its heads and sampling. 128 thread blocks, one per SM, or 64, 32 or 16 on cards with
+// fewer SMs. They stream their shares of the weights continuously, while the phases exchange results through L2.
 //
-// Gives the same codes and logits as the kernels of the graph path, bit for bit. For 1, 2, 4 or 8 utterances, and for
-// the widths of the released models.
+// Gives the same codes and logits as the kernels of the graph path, bit for bit. For 1, 2, 4 or 8 utterances, as far as
+// an SM's shared memory is large enough for them, and for the widths of the released models.
 class PersistentFrame : public FrameComputation {
  public:
   // Polls before a wait is given up: seconds.
@@ -40,6 +40,8 @@ class PersistentFrame : public FrameComputation {
   static Status CheckSupport(const ModelConfig& config, Precision precision, const DeviceDescription& device);
   // The same of the device alone.
   static Status CheckDevice(const DeviceDescription& device);
+  // The kernel's form for so many rows on the device; blocks: 0 if an SM has too little shared memory for them.
+  static FrameKernelForm FormOf(int talker_hidden, int rows, const DeviceDescription& device);
 
   bool Covers(int rows, int splits) const override;
   Status Enqueue(FrameStart start, int rows, int splits) const override;
@@ -57,14 +59,16 @@ class PersistentFrame : public FrameComputation {
                  unsigned patience);
   void Describe(const Network& network, const FrameBuffers& buffers);
   Status AllocateTables(const Network& network);
-  Status PrepareKernels(size_t shared_limit);
+  Status PrepareKernels(const DeviceDescription& device);
+  // Null if the kernel has no form for so many rows.
+  const FrameKernelForm* FindForm(int rows) const;
   Status AllocateWords();
 
   static constexpr std::array<int, 4> kRowBuckets = {1, 2, 4, 8};
 
   cudaStream_t stream_;
   FrameKernelArguments arguments_;  // except ring_slots and runs_talker
-  std::array<int, kRowBuckets.size()> ring_slots_ = {};
+  std::array<FrameKernelForm, kRowBuckets.size()> forms_ = {};
   DeviceMemory tables_, words_, cache_, candidates_;
   PinnedMemory report_;
 };

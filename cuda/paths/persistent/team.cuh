@@ -9,11 +9,6 @@
 // How the compute threads share work and synchronise, and hints to the compiler.
 namespace qtts::cuda::persistent {
 
-#ifdef __CUDA_ARCH_FEAT_SM90_ALL
-
-// Returns the tile of this block's `index`-th turn of a product.
-__device__ __forceinline__ int TileAt(int index) { return static_cast<int>(blockIdx.x) + index * kBlocks; }
-
 // Tells the compiler that a value is the same in all lanes, so that code depending on it needs no divergence handling.
 __device__ __forceinline__ int Uniform(int value) { return __shfl_sync(~0U, value, 0); }
 
@@ -40,8 +35,6 @@ struct Team {
     return any != 0;
   }
 };
-
-#endif  // __CUDA_ARCH_FEAT_SM90_ALL
 
 }  // namespace qtts::cuda::persistent
 

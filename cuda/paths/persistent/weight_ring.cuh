@@ -7,16 +7,28 @@
 #include "paths/persistent/frame_kernel.h"
 #include "runtime/async_copy.cuh"
 
-// The weight stream of a thread block. One thread copies tiles, piece by piece in the order of their use, into slots of
-// shared memory, as far ahead as there are slots. All warps of the team read every piece and release its slot.
+#ifdef __CUDA_ARCH_FEAT_SM90_ALL
+#include "paths/persistent/ring_copies_bulk.cuh"
+#else
+#include "paths/persistent/ring_copies_async.cuh"
+#endif
+
+// The weight stream of a thread block. A thread or a warp (ring_copies_*.cuh) copies tiles, piece by piece in the order
+// of their use, into slots of shared memory, as far ahead as there are slots. All warps of the team read every piece
+// and release its slot.
 //
 // Copies are paced. A burst into all slots would fill the queues of the memory system and delay the words that blocks
-// exchange (words.cuh). To get high bandwidth from few copies in flight, a second thread runs some pieces ahead in the
-// same stream and prefetches them into L2, from where copies take less time. It also keeps the memory busy while all
-// slots are taken.
+// exchange (words.cuh). To get high bandwidth from few copies in flight, a second thread or warp runs some pieces ahead
+// in the same stream and prefetches them into L2, from where copies take less time. It also keeps the memory busy while
+// all slots are taken.
 namespace qtts::cuda {
 
-inline constexpr int kPieceBytes = kPersistentPieceBytes;
+#ifdef __CUDA_ARCH_FEAT_SM90_ALL
+using Copies = BulkCopies;
+#else
+using Copies = AsyncCopies;
+#endif
+inline constexpr int kPieceBytes = PersistentPieceBytes(Copies::kKind);
 inline constexpr int kMaxRingSlots = 32;
 
 struct RingBarriers {
@@ -25,26 +37,17 @@ struct RingBarriers {
   unsigned sent;  // pieces whose copies have begun, counted and looked at by atomic operations
 };
 
-#if __CUDA_ARCH__ >= 900
-
-__device__ __forceinline__ bool BarrierPassed(uint64_t* barrier, unsigned parity) {
-  uint32_t passed;
-  asm volatile("{\n.reg .pred p;\nmbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2;\nselp.u32 %0, 1, 0, p;\n}"
-               : "=r"(passed)
-               : "r"(SharedAddress(barrier)), "r"(parity)
-               : "memory");
-  return passed != 0;
-}
-
 // By one thread, before the block's first barrier. `readers` warps give every piece back.
 __device__ __forceinline__ void InitializeRing(RingBarriers* barriers, int slots, int readers) {
   for (int i = 0; i < slots; ++i) {
-    asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"(SharedAddress(&barriers->full[i])) : "memory");
+    asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(SharedAddress(&barriers->full[i])),
+                 "r"(Copies::kThreads)
+                 : "memory");
     asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(SharedAddress(&barriers->empty[i])), "r"(readers)
                  : "memory");
   }
   barriers->sent = 0;
-  asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+  Copies::FenceInitialization();
 }
 
 // A place in the endless sequence of pieces.
@@ -73,13 +76,13 @@ class RingReader {
   __device__ RingReader(RingBarriers* barriers, const char* memory, int slots, int lane)
       : barriers_(barriers), memory_(memory), slots_(slots), lane_(lane) {}
 
-  // Waits until the next kPieces pieces have arrived.
+  // Waits until the next kPieces pieces have arrived; not more than there are slots.
   template <int kPieces>
   __device__ __forceinline__ void Await() const {
     const int slot = slot_ + lane_;
     const bool wrapped = slot >= slots_;
     if (lane_ < kPieces) {
-      while (!BarrierPassed(&barriers_->full[wrapped ? slot - slots_ : slot], parity_ ^ (wrapped ? 1U : 0U))) {
+      while (!Copies::Passed(&barriers_->full[wrapped ? slot - slots_ : slot], parity_ ^ (wrapped ? 1U : 0U))) {
       }
     }
     __syncwarp();
@@ -95,11 +98,7 @@ class RingReader {
   __device__ __forceinline__ void GiveBack() {
     __syncwarp();
     const int slot = slot_ + lane_;
-    if (lane_ < kPieces) {
-      asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(
-                       SharedAddress(&barriers_->empty[slot >= slots_ ? slot - slots_ : slot]))
-                   : "memory");
-    }
+    if (lane_ < kPieces) Copies::Arrive(&barriers_->empty[slot >= slots_ ? slot - slots_ : slot]);
     slot_ += kPieces;
     if (slot_ >= slots_) {
       slot_ -= slots_;
@@ -115,37 +114,28 @@ class RingReader {
   unsigned parity_ = 0;
 };
 
-// The copying thread.
+// The copying threads. All of them make the same calls.
 class RingWriter {
  public:
   // `stop` (shared memory): no more pieces will be read.
   __device__ RingWriter(RingBarriers* barriers, char* memory, int slots, const volatile unsigned* stop)
-      : barriers_(barriers), memory_(memory), head_(slots), tail_(slots), stop_(stop) {
-    asm("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(policy_));
-  }
+      : barriers_(barriers), memory_(memory), head_(slots), tail_(slots), stop_(stop) {}
 
-  __device__ void SetPace(const WeightPace& pace) { in_flight_ = pace.in_flight; }
+  __device__ void SetPace(const WeightPace& pace) { in_flight_ = pace.in_flight * (kPaceBytes / kPieceBytes); }
 
   // Sends `bytes` (a multiple of 16) on.
   __device__ __forceinline__ void Send(const char* source, int bytes) {
     for (int done = 0; done < bytes; done += kPieceBytes) {
-      while (!BarrierPassed(&barriers_->empty[head_.slot()], head_.parity() ^ 1)) {
-        if (*stop_ != 0) return;
+      while (!Copies::AllSee(Copies::Passed(&barriers_->empty[head_.slot()], head_.parity() ^ 1))) {
+        if (Copies::AnySees(*stop_ != 0)) return;
       }
-      if (*stop_ != 0) return;
+      if (Copies::AnySees(*stop_ != 0)) return;
       while (flying_ >= in_flight_) Land();
-      const int piece = min(kPieceBytes, bytes - done);
-      uint64_t* const full = &barriers_->full[head_.slot()];
-      asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(SharedAddress(full)), "r"(piece)
-                   : "memory");
-      asm volatile(
-          "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint [%0], [%1], %2, [%3], "
-          "%4;" ::"r"(SharedAddress(memory_ + head_.slot() * kPieceBytes)),
-          "l"(source + done), "r"(piece), "r"(SharedAddress(full)), "l"(policy_)
-          : "memory");
+      copies_.Copy(memory_ + head_.slot() * kPieceBytes, source + done, min(kPieceBytes, bytes - done),
+                   &barriers_->full[head_.slot()]);
       head_.Advance();
       ++flying_;
-      atomicAdd(&barriers_->sent, 1U);
+      if (Copies::IsFirst()) atomicAdd(&barriers_->sent, 1U);
     }
   }
 
@@ -156,7 +146,7 @@ class RingWriter {
 
  private:
   __device__ __forceinline__ void Land() {
-    while (!BarrierPassed(&barriers_->full[tail_.slot()], tail_.parity())) {
+    while (!Copies::Passed(&barriers_->full[tail_.slot()], tail_.parity())) {
     }
     tail_.Advance();
     --flying_;
@@ -166,32 +156,30 @@ class RingWriter {
   char* memory_;
   RingCursor head_, tail_;
   const volatile unsigned* stop_;
-  uint64_t policy_ = 0;
+  Copies copies_;
   int in_flight_ = 1;
   int flying_ = 0;
 };
 
-// The prefetching thread, which runs through the same stream.
+// The prefetching threads, which run through the same stream.
 class RingPrefetcher {
  public:
   __device__ RingPrefetcher(RingBarriers* barriers, const volatile unsigned* stop)
       : sent_(&barriers->sent), stop_(stop) {}
 
-  __device__ void SetPace(const WeightPace& pace) { max_ahead_ = pace.ahead; }
+  __device__ void SetPace(const WeightPace& pace) { max_ahead_ = pace.ahead * (kPaceBytes / kPieceBytes); }
 
   __device__ __forceinline__ void Send(const char* source, int bytes) {
     for (int done = 0; done < bytes; done += kPieceBytes) {
       ++piece_;
       int ahead = 0;
-      while ((ahead = static_cast<int>(piece_ - atomicAdd(sent_, 0U))) > max_ahead_) {
-        if (*stop_ != 0) return;
+      while ((ahead = Copies::FirstOf(static_cast<int>(piece_ - atomicAdd(sent_, 0U)))) > max_ahead_) {
+        if (Copies::AnySees(*stop_ != 0)) return;
         __nanosleep(100);
       }
       // The next one's own copy is as early.
       if (ahead <= 1) continue;
-      asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(source + done),
-                   "r"(min(kPieceBytes, bytes - done))
-                   : "memory");
+      Copies::Prefetch(source + done, min(kPieceBytes, bytes - done));
     }
   }
 
@@ -201,8 +189,6 @@ class RingPrefetcher {
   unsigned piece_ = 0;  // how many it has gone through
   int max_ahead_ = 0;
 };
-
-#endif  // __CUDA_ARCH__ >= 900
 
 }  // namespace qtts::cuda
 

@@ -15,72 +15,69 @@
 // the team uses them (frame_order.h).
 namespace qtts::cuda::persistent {
 
-#ifdef __CUDA_ARCH_FEAT_SM90_ALL
-
-// A matrix of `tiles` tiles (gemm.h) of tile_bytes: this block's.
-template <typename Ring>
-__device__ __forceinline__ void SendTiles(Ring* ring, const char* weights, int tiles, int tile_bytes) {
+// This block's tiles (gemm.h) of a matrix of `outputs` outputs.
+template <typename Traits, int kTileOutputs, typename Ring>
+__device__ __forceinline__ void SendTiles(Ring* ring, const char* weights, int outputs, int columns) {
+  const int tile_bytes = Traits::Storage::TileBytes(columns, kTileOutputs);
+  const int blocks = Traits::kFolded ? static_cast<int>(gridDim.x) : kMaxBlocks;
 #pragma unroll 1
-  for (int tile = static_cast<int>(blockIdx.x); tile < tiles; tile += kBlocks) {
+  for (int tile = static_cast<int>(blockIdx.x); tile * kTileOutputs < outputs; tile += blocks) {
     ring->Send(weights + static_cast<int64_t>(tile) * tile_bytes, tile_bytes);
   }
 }
 
 // Sends the weights of one operation of a layer.
-template <Operation kOperation, typename Ring>
+template <typename Traits, Operation kOperation, typename Ring>
 __device__ __forceinline__ void SendOperation(Ring* ring, const PersistentLayer& layer, int hidden) {
-  if constexpr (kOperation == Operation::kQkv) SendTiles(ring, layer.qkv, kQkvWidth / 16, 32 * hidden);
-  if constexpr (kOperation == Operation::kO) SendTiles(ring, layer.o, hidden / 8, 16 * kQueryWidth);
-  if constexpr (kOperation == Operation::kGated) SendTiles(ring, layer.gated, 3 * hidden / 8, 32 * hidden);
-  if constexpr (kOperation == Operation::kDown) SendTiles(ring, layer.down, hidden / 8, 16 * 3 * hidden);
+  const int intermediate = PersistentIntermediate(hidden);
+  if constexpr (kOperation == Operation::kQkv) SendTiles<Traits, 16>(ring, layer.qkv, kQkvWidth, hidden);
+  if constexpr (kOperation == Operation::kO) SendTiles<Traits, 8>(ring, layer.o, hidden, kQueryWidth);
+  if constexpr (kOperation == Operation::kGated) SendTiles<Traits, 16>(ring, layer.gated, 2 * intermediate, hidden);
+  if constexpr (kOperation == Operation::kDown) SendTiles<Traits, 8>(ring, layer.down, hidden, intermediate);
 }
 
-template <typename Ring, size_t... kIndices>
+template <typename Traits, typename Ring, size_t... kIndices>
 __device__ __forceinline__ void SendLayer(Ring* ring, const PersistentLayer& layer, int hidden,
                                           std::index_sequence<kIndices...> /*operations*/) {
-  (SendOperation<kLayerOperations[kIndices].operation>(ring, layer, hidden), ...);
+  (SendOperation<Traits, kLayerOperations[kIndices].operation>(ring, layer, hidden), ...);
 }
 
-template <typename Ring>
+template <typename Traits, typename Ring>
 __device__ void SendPass(Ring* ring, const PersistentStack& stack, const PersistentLayer* layers, int hidden) {
   ring->SetPace(stack.pace);
 #pragma unroll 1
   for (int i = 0; i < stack.num_layers; ++i) {
-    SendLayer(ring, layers[stack.first_layer + i], hidden, std::make_index_sequence<kLayerOperations.size()>());
+    SendLayer<Traits>(ring, layers[stack.first_layer + i], hidden, std::make_index_sequence<kLayerOperations.size()>());
   }
 }
 
 // Sends the weights of one operation of the talker's end.
-template <Operation kOperation, int kTalkerHidden, typename Ring>
+template <typename Traits, Operation kOperation, typename Ring>
 __device__ __forceinline__ void SendTalkerEnd(const FrameKernelArguments& a, Ring* ring) {
-  if constexpr (kOperation == Operation::kHead) {
-    SendTiles(ring, a.talker_head, (a.talker_vocab + 15) / 16, 32 * kTalkerHidden);
-  }
-  if constexpr (kOperation == Operation::kProject && kTalkerHidden != kPersistentHidden) {
-    SendTiles(ring, a.projection, kPersistentHidden / 16, 32 * kTalkerHidden);
+  constexpr int kHidden = Traits::kTalkerHidden;
+  if constexpr (kOperation == Operation::kHead) SendTiles<Traits, 16>(ring, a.talker_head, a.talker_vocab, kHidden);
+  if constexpr (kOperation == Operation::kProject && kHidden != kPersistentHidden) {
+    SendTiles<Traits, 16>(ring, a.projection, kPersistentHidden, kHidden);
   }
 }
 
-template <int kTalkerHidden, typename Ring, size_t... kIndices>
+template <typename Traits, typename Ring, size_t... kIndices>
 __device__ __forceinline__ void SendTalkerEnd(const FrameKernelArguments& a, Ring* ring,
                                               std::index_sequence<kIndices...> /*operations*/) {
-  (SendTalkerEnd<kTalkerEndOrder[kIndices], kTalkerHidden>(a, ring), ...);
+  (SendTalkerEnd<Traits, kTalkerEndOrder[kIndices]>(a, ring), ...);
 }
 
-template <int kTalkerHidden, int kStreams, typename Ring>
-__device__ void SendFrame(const FrameKernelArguments& a, const SharedMemory<kTalkerHidden, kStreams>& shared,
-                          Ring* ring) {
-  SendPass(ring, shared.stacks[0], shared.layers, kTalkerHidden);
-  SendTalkerEnd<kTalkerHidden>(a, ring, std::make_index_sequence<kTalkerEndOrder.size()>());
+template <typename Traits, typename Ring>
+__device__ void SendFrame(const FrameKernelArguments& a, const SharedMemory<Traits>& shared, Ring* ring) {
+  SendPass<Traits>(ring, shared.stacks[0], shared.layers, Traits::kTalkerHidden);
+  SendTalkerEnd<Traits>(a, ring, std::make_index_sequence<kTalkerEndOrder.size()>());
 #pragma unroll 1
-  for (int pass = Paired(kStreams) ? 0 : kHiddenPass; pass < a.groups - 1; ++pass) {
-    SendPass(ring, shared.stacks[1], shared.layers, kPersistentHidden);
+  for (int pass = Paired(Traits::kStreams) ? 0 : kHiddenPass; pass < a.groups - 1; ++pass) {
+    SendPass<Traits>(ring, shared.stacks[1], shared.layers, kPersistentHidden);
     if (pass == kHiddenPass) continue;
-    SendTiles(ring, a.passes[pass].head, (a.predictor_vocab + 15) / 16, 32 * kPersistentHidden);
+    SendTiles<Traits, 16>(ring, a.passes[pass].head, a.predictor_vocab, kPersistentHidden);
   }
 }
-
-#endif  // __CUDA_ARCH_FEAT_SM90_ALL
 
 }  // namespace qtts::cuda::persistent
 

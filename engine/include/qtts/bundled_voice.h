@@ -6,7 +6,7 @@
 
 namespace qtts {
 
-// The default model folder: that of the environment variable QTTS_VOICE_PATH, else the voice installed with the
+// Returns the default model folder: that of the environment variable QTTS_VOICE_PATH, else the voice installed with the
 // element. The folder may not exist.
 std::string BundledVoicePath();
 

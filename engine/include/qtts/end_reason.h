@@ -19,7 +19,7 @@ enum class EndReason : int {
   kNothingToSay,  // IsSayable() found nothing in it, and the engine was not asked
 };
 
-// The name in messages and in the output of qtts-tool: "complete", "interrupted", … Empty for kNone.
+// Returns the name in messages and in the output of qtts-tool: "complete", "interrupted", … Empty for kNone.
 const char* EndReasonName(EndReason reason);
 
 }  // namespace qtts

@@ -55,7 +55,7 @@ class Stream {
 
   // Waits for the next frame. Never returns kPending.
   ReadState Read(Frame* frame);
-  // The same, without waiting.
+  // Reads in the same way, without waiting.
   ReadState TryRead(Frame* frame);
 
   // Cancels the utterance and drops all unread frames. Readers get kEnd at once, without waiting for the device. No
@@ -63,14 +63,14 @@ class Stream {
   void Cancel();
 
   EndReason end_reason() const;
-  // Not ok exactly when end_reason() is kError or kBusy.
+  // Returns the error; not ok exactly when end_reason() is kError or kBusy.
   Status status() const;
-  // Words that became known after the last frame. Empty before the end of the utterance.
+  // Returns the words that became known after the last frame. Empty before the end of the utterance.
   std::vector<SpokenWord> last_words() const;
   // Reports how the text was spoken so far; at the end, all of it.
   SpeechReport report() const;
-  // Warnings for the user about things that do not stop the utterance, e.g. an instruction that this checkpoint
-  // ignores.
+  // Returns the warnings for the user about things that do not stop the utterance, e.g. an instruction that this
+  // checkpoint ignores.
   const std::vector<std::string>& warnings() const;
 
  private:
@@ -98,9 +98,9 @@ class Engine : public std::enable_shared_from_this<Engine> {
   static Result<std::shared_ptr<Engine>> Load(const EngineOptions& options,
                                               const std::atomic<bool>* cancelled = nullptr);
 
-  // The process's engine for these options: a running one if there is one, else Load(). Concurrent calls with equal
-  // options load once. The last reference frees the engine. `voices` is not compared: if a running engine has fewer
-  // than asked for, it is returned as it is, with a warning in the log, and occupancy() says how many it has.
+  // Returns the process's engine for these options: a running one if there is one, else Load(). Concurrent calls with
+  // equal options load once. The last reference frees the engine. `voices` is not compared: if a running engine has
+  // fewer than asked for, it is returned as it is, with a warning in the log, and occupancy() says how many it has.
   //
   // If the options leave the choice among several GPUs, users are spread over them: see EngineOptions::gpu. A lost GPU
   // ends the streams of its own engine only.
@@ -112,18 +112,18 @@ class Engine : public std::enable_shared_from_this<Engine> {
   Engine& operator=(const Engine&) = delete;
 
   const ModelInfo& info() const;
-  // Device name for messages: "cpu (AVX3, 2 threads)".
+  // Returns the device name for messages: "cpu (AVX3, 2 threads)".
   const std::string& device_name() const;
-  // A warning for the user if device=auto has chosen the CPU although there is an NVIDIA GPU: why, and the remedy. Else
-  // empty.
+  // Returns a warning for the user if device=auto has chosen the CPU although there is an NVIDIA GPU: why, and the
+  // remedy. Else empty.
   const std::string& passed_over() const;
-  // True if a separate device computes, so that a polling host thread takes no computing power from it.
+  // Returns true if a separate device computes, so that a polling host thread takes no computing power from it.
   bool beside_host() const;
-  // True if the device failed as a whole. All its streams end with that error, now and later, and Acquire() does not
-  // return this engine any more.
+  // Returns true if the device failed as a whole. All its streams end with that error, now and later, and Acquire()
+  // does not return this engine any more.
   bool device_lost() const;
 
-  // Current occupancy. Takes no lock.
+  // Returns the current occupancy. Takes no lock.
   Occupancy occupancy() const;
 
   // Makes a voice from `recording`, for Request::voice of this engine and of others of the same model. For ten seconds
@@ -145,7 +145,7 @@ class Engine : public std::enable_shared_from_this<Engine> {
   Result<std::unique_ptr<Stream>> Start(const Request& request, std::function<void()> on_change = {});
 
  private:
-  // The functions above call these and catch their exceptions.
+  // Functions that those above call, catching their exceptions:
   static Result<ModelInfo> DoInspect(const EngineOptions& options);
   static Result<std::shared_ptr<Engine>> DoLoad(const EngineOptions& options, const std::atomic<bool>* cancelled);
   Result<ClonedVoice> DoCloneVoice(const Recording& recording, const CloneOptions& options) const;

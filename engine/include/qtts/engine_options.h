@@ -18,7 +18,7 @@ struct DeviceEntry {
   const char* name;  // as users write it; also in the name of its module's file (backend/device_module.h)
   const char* meaning;
 };
-// By the value of Device.
+// Entries by the value of Device.
 inline constexpr DeviceEntry kDevices[] = {
     {"auto", "The GPU when it can hold the model, else the CPU"},
     {"cpu", "The CPU"},
@@ -26,7 +26,7 @@ inline constexpr DeviceEntry kDevices[] = {
 };
 
 constexpr std::string_view DeviceName(Device device) { return kDevices[static_cast<size_t>(device)].name; }
-// True for a device that is named and has a module of its own.
+// Returns true for a device that is named and has a module of its own.
 constexpr bool IsGpu(Device device) { return device != Device::kAuto && device != Device::kCpu; }
 
 enum class Precision {
@@ -37,7 +37,7 @@ enum class Precision {
   kInt4,  // 4-bit weights, 16-bit activations: CPU only
 };
 
-// The user's spelling.
+// Returns the user's spelling.
 constexpr std::string_view PrecisionName(Precision precision) {
   switch (precision) {
     case Precision::kAuto:
@@ -54,18 +54,18 @@ constexpr std::string_view PrecisionName(Precision precision) {
   return "unknown";
 }
 
-// How a GPU multiplies in the codec. On the CPU the codec follows `Precision`.
+// Precision of the codec's products on a GPU. On the CPU the codec follows `Precision`.
 enum class CodecPrecision {
   kExact,  // error of the samples over 100 dB below the signal
   kFast,   // a third of the multiplications; error 59 dB below the signal, as measured with the bundled voice
 };
 
-// The user's spelling.
+// Returns the user's spelling.
 constexpr std::string_view CodecPrecisionName(CodecPrecision precision) {
   return precision == CodecPrecision::kFast ? "fast" : "exact";
 }
 
-// The next faster precision on the CPU; `precision` itself if there is none.
+// Returns the next faster precision on the CPU; `precision` itself if there is none.
 constexpr Precision FasterOnCpu(Precision precision) {
   return precision == Precision::kInt8 || precision == Precision::kInt4 ? Precision::kInt4 : Precision::kInt8;
 }
@@ -87,8 +87,8 @@ struct EngineOptions {
   // Maximum number of frames that a stream is ahead of its reader. 25 frames are two seconds.
   int lead_frames = 25;
   // Maximum number of utterances that speak at once, 1 to kMostVoices; more wait for their turn. Sizes the memory of a
-  // GPU. Changes no bit of any utterance. All users of an engine share its voices: the first one decides
-  // (Engine::Acquire()).
+  // GPU: up to kDefaultVoices are as many as it has memory for, more are refused if they do not fit. Changes no bit of
+  // any utterance. All users of an engine share its voices: the first one decides (Engine::Acquire()).
   int voices = kDefaultVoices;
   TokenizerPattern tokenizer_pattern = TokenizerPattern::kNative;
 
@@ -97,7 +97,9 @@ struct EngineOptions {
 
 // Utterances of an engine, over all its users.
 struct Occupancy {
-  int slots = 0;  // EngineOptions::voices of the engine's first user; more utterances wait, first come, first served
+  // EngineOptions::voices of the engine's first user, or as many as its GPU has memory for; more utterances wait, first
+  // come, first served.
+  int slots = 0;
   int free_slots = 0;  // slots not in use
   int waiting = 0;     // utterances without a slot
   // Pages of a GPU's memory for contexts, and those of them that are free, as far as is known: other programs use the

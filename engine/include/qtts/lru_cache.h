@@ -17,8 +17,7 @@ namespace qtts {
 template <typename Value>
 class LruCache {
  public:
-  explicit LruCache(size_t most_values, size_t most_bytes = SIZE_MAX)
-      : most_values_(most_values), most_bytes_(most_bytes) {}
+  explicit LruCache(size_t max_values, size_t max_bytes = SIZE_MAX) : max_values_(max_values), max_bytes_(max_bytes) {}
 
   // Returns null if there is none. Valid until the next Insert().
   const Value* Find(std::string_view key) {
@@ -29,12 +28,12 @@ class LruCache {
     return &found->value;
   }
 
-  // `key` must not be in the cache. A value of more than `most_bytes` is not kept.
+  // Inserts a value. `key` must not be in the cache. A value of more than `max_bytes` is not kept.
   void Insert(std::string key, Value value, size_t bytes = 0) {
-    if (bytes > most_bytes_) return;
+    if (bytes > max_bytes_) return;
     entries_.push_front({std::move(key), std::move(value), bytes});
     bytes_ += bytes;
-    while (entries_.size() > most_values_ || bytes_ > most_bytes_) TakeOldest();
+    while (entries_.size() > max_values_ || bytes_ > max_bytes_) TakeOldest();
   }
 
   // Removes the least recently used value, for what it owns. There must be one.
@@ -55,8 +54,8 @@ class LruCache {
     size_t bytes = 0;
   };
 
-  size_t most_values_;
-  size_t most_bytes_;
+  size_t max_values_;
+  size_t max_bytes_;
   size_t bytes_ = 0;
   std::list<Entry> entries_;  // most recently used first
 };

@@ -26,10 +26,10 @@ enum class Markup {
   kSubtitle,  // text of SubRip, WebVTT and SubStation subtitles, with or without cue numbers and times
 };
 
-// "auto", "none", "ssml", "markdown", "subtitle".
+// Returns "auto", "none", "ssml", "markdown", "subtitle".
 std::string_view MarkupName(Markup markup);
 
-// How parts of a Markdown document are spoken that are no running text.
+// Manner in which parts of a Markdown document are spoken that are no running text.
 enum class MarkupRule {
   kSkip,  // silent
   kName,  // a word says what is there, "Table."
@@ -46,7 +46,8 @@ struct MarkdownRules {
   bool operator==(const MarkdownRules&) const = default;
 };
 
-// Rules by name over the defaults: "code=name,table=read". kInvalidArgument names the wrong part and the right ones.
+// Parses rules by name over the defaults: "code=name,table=read". kInvalidArgument names the wrong part and the right
+// ones.
 Result<MarkdownRules> ParseMarkdownRules(std::string_view rules);
 
 struct MarkupOptions {
@@ -78,7 +79,7 @@ struct MarkupItem {
   Kind kind = Kind::kText;
   size_t position = 0;  // where it stands; of a kText: the end of its text
   std::string text;     // UTF-8
-  // From the texts of all items so far to the document: positions go on from item to item.
+  // Map from the texts of all items so far to the document: positions go on from item to item.
   std::vector<TextMapPiece> map;
   MarkupSettings settings;
   SentenceGap gap = SentenceGap::kSentence;
@@ -116,13 +117,13 @@ class MarkupReader {
   std::unique_ptr<Impl> impl_;
 };
 
-// Items of a whole document. Markdown is read by a parser that sees all of it: a mark without its partner stays text,
-// and links may be defined at the end.
+// Returns the items of a whole document. Markdown is read by a parser that sees all of it: a mark without its partner
+// stays text, and links may be defined at the end.
 std::vector<MarkupItem> ReadMarkup(std::string_view document, const MarkupOptions& options,
                                    std::vector<std::string>* warnings);
 
-// The markup of a text that begins with `text`: `asked`, if that is not kAuto. Nothing while more text is needed, which
-// is only so if it begins with "<", at most 4096 characters of it.
+// Returns the markup of a text that begins with `text`: `asked`, if that is not kAuto. Nothing while more text is
+// needed, which is only so if it begins with "<", at most 4096 characters of it.
 std::optional<Markup> ResolveMarkup(Markup asked, std::string_view text, bool ended);
 
 // A mark within an utterance: it is reached when the word begins that follows it.
@@ -157,8 +158,8 @@ struct MarkupPart {
   std::string name;
 };
 
-// How a document becomes utterances. A switch of voice, language, rate or volume, a break and the end of a block, that
-// is a paragraph, a heading, an item, end one in every case.
+// Units that a document is split into as utterances. A switch of voice, language, rate or volume, a break and the end
+// of a block, that is a paragraph, a heading, an item, end one in every case.
 enum class MarkupUnits {
   kSentences,  // each sentence is one
   kBlocks,     // each block is one
@@ -175,7 +176,7 @@ class MarkupSplitter {
   MarkupSplitter(MarkupSplitter&&) noexcept;
   MarkupSplitter& operator=(MarkupSplitter&&) noexcept;
 
-  // As of MarkupReader.
+  // Behaves as that of MarkupReader.
   Status Append(std::string_view text);
   void Finish();
   // Reads a whole document, as ReadMarkup(), instead of Append() and Finish().
@@ -183,9 +184,9 @@ class MarkupSplitter {
   // Ends the utterance that has begun. The document goes on.
   void EndUtterance();
 
-  // The next part that is decided.
+  // Returns the next part that is decided.
   std::optional<MarkupPart> Next();
-  // False if some text has come that no part holds yet, or an utterance may still grow.
+  // Returns false if some text has come that no part holds yet, or an utterance may still grow.
   bool idle() const;
   std::vector<std::string> TakeWarnings();
 

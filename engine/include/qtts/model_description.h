@@ -44,7 +44,8 @@ struct AlignmentHead {
 struct ModelDescription {
   std::string default_speaker;  // of a request that names none; empty: the first one in alphabetical order
   TextDescription text;
-  // None: word times are estimated. For a released checkpoint without an entry, the head known for its structure.
+  // Head for the times of words; none: they are estimated. For a released checkpoint without an entry, the head known
+  // for its structure.
   std::optional<AlignmentHead> alignment;
   // Integrated loudness, in LUFS, of what each speaker says; by name in lower case. `qtts-tool loudness` measures it.
   std::map<std::string, double> loudness;

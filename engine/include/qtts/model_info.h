@@ -18,17 +18,18 @@ namespace qtts {
 // `tts_model_type` of config.json: the kind of voices that a checkpoint can speak with.
 enum class ModelType { kBase, kCustomVoice, kVoiceDesign };
 
-// "base", "custom_voice", "voice_design": the spelling of config.json.
+// Returns "base", "custom_voice", "voice_design": the spelling of config.json.
 std::string_view ModelTypeName(ModelType type);
 
-// The released checkpoints of a type, for messages: "Qwen3-TTS-12Hz-0.6B-Base or Qwen3-TTS-12Hz-1.7B-Base".
+// Returns the released checkpoints of a type, for messages: "Qwen3-TTS-12Hz-0.6B-Base or Qwen3-TTS-12Hz-1.7B-Base".
 std::string_view ReleasedCheckpoints(ModelType type);
 
-// The message "<what> needs a base checkpoint, such as …; this is a custom_voice checkpoint", without a full stop.
+// Returns the message "<what> needs a base checkpoint, such as …; this is a custom_voice checkpoint", without a full
+// stop.
 std::string NeedsCheckpoint(std::string_view what, ModelType needed, ModelType found);
 
-// Lower case of a speaker's or language's name, as models store it. Independent of the locale. Ill-formed UTF-8 becomes
-// U+FFFD.
+// Returns the lower case of a speaker's or language's name, as models store it. Independent of the locale. Ill-formed
+// UTF-8 becomes U+FFFD.
 std::string LowerCaseName(const std::string& name);
 
 // The voice of a request, as far as it is known.
@@ -48,7 +49,7 @@ VoiceKind VoiceKindOf(const ClonedVoice* voice);
 Status CheckVoiceChoice(ModelType type, const std::vector<std::string>& speakers, const std::string& speaker,
                         VoiceKind voice);
 
-// The same for Request::language and a model with `languages`.
+// Checks the same for Request::language and a model with `languages`.
 Status CheckLanguage(const std::vector<std::string>& languages, const std::string& language);
 
 // Contents of a model folder, for display and to prepare a request. Plain values.

@@ -11,9 +11,9 @@ namespace qtts {
 class PollPermit {
  public:
   // One engine's scheduler and the reader of its first frame.
-  static constexpr int kMostAtOnce = 2;
+  static constexpr int kMaxAtOnce = 2;
 
-  PollPermit() : granted_(pollers_.fetch_add(1) < kMostAtOnce) {
+  PollPermit() : granted_(pollers_.fetch_add(1) < kMaxAtOnce) {
     if (!granted_) --pollers_;
   }
   ~PollPermit() {

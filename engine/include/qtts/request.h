@@ -57,16 +57,16 @@ struct ClonedVoice {
   bool designed() const { return x_vector.empty() && !reference_codes.empty(); }
 };
 
-// Where a long text is split into parts, in characters (Unicode code points). A model speaks a text only as long as
-// those that it was trained on. A part ends at the first sentence end beyond `sentence`, else at the first clause end
-// (comma, semicolon, colon, dash) beyond `clause`, else at the last word end within `max`. `max` = 0: there is one
-// part.
+// Bounds of the parts into which a long text is split, in characters (Unicode code points). A model speaks a text only
+// as long as those that it was trained on. A part ends at the first sentence end beyond `sentence`, else at the first
+// clause end (comma, semicolon, colon, dash) beyond `clause`, else at the last word end within `max`. `max` = 0: there
+// is one part.
 struct PartBounds {
   size_t sentence = 0;
   size_t clause = 0;
   size_t max = 0;
 
-  // Bounds for parts of at most `characters`.
+  // Returns the bounds for parts of at most `characters`.
   static constexpr PartBounds Of(size_t characters) { return {characters / 2, characters * 3 / 4, characters}; }
 };
 

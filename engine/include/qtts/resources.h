@@ -15,10 +15,10 @@
 // CatchExhaustion().
 namespace qtts {
 
-// kResourceExhausted: "not enough memory to `purpose`" and the remedy. If there is no memory for the message, `purpose`
-// is left out.
+// Returns kResourceExhausted: "not enough memory to `purpose`" and the remedy. If there is no memory for the message,
+// `purpose` is left out.
 Status OutOfMemory(const char* purpose) noexcept;
-// The same for threads. `reason`: the system's error.
+// Returns the same for threads. `reason`: the system's error.
 Status OutOfThreads(const char* purpose, const char* reason) noexcept;
 
 // Returns the result of `function`, a Status or a Result; kResourceExhausted if memory or threads run out in it.
@@ -36,8 +36,8 @@ auto CatchExhaustion(const char* purpose, const Function& function) -> decltype(
   }
 }
 
-// Must be the first call of every thread of engine and element. Unblocks SIGBUS, so that faults in mapped files reach
-// their handler, even if the creating thread blocks signals.
+// Prepares a thread: must be the first call of every thread of engine and element. Unblocks SIGBUS, so that faults in
+// mapped files reach their handler, even if the creating thread blocks signals.
 void BeginThread() noexcept;
 
 // Runs `body` on a new thread, which the caller must join. `body` must not throw.

@@ -23,25 +23,26 @@ struct SamplingNumber {
   const char* special;  // meaning of its special value: "0 = all"
   double minimum;       // of reals exact in F32, as their values are
   double maximum;
-  // Where it is kept. A real or a whole number.
+  // Place where it is kept. A real or a whole number.
   std::variant<float& (*)(GenerationSettings&), int& (*)(GenerationSettings&)> place;
   // Only of temperatures: whether codes are sampled at all.
   bool& (*sampled)(GenerationSettings&) = nullptr;
 
-  // Its key in generation_config.json: the name with underscores.
+  // Returns its key in generation_config.json: the name with underscores.
   std::string key() const;
   bool whole() const { return place.index() == 1; }
-  // Whether a model's file or a request may have `number`; not NaN.
+  // Returns whether a model's file or a request may have `number`; not NaN.
   bool Allows(double number) const { return number >= minimum && number <= maximum; }
-  // Whether users may set `number`.
+  // Returns whether users may set `number`.
   bool MayBeSet(double number) const { return Allows(number) || (sampled != nullptr && number == 0); }
-  // The allowed range in words: "0 or more", "above 0 and at most 1".
+  // Returns the allowed range in words: "0 or more", "above 0 and at most 1".
   std::string Range() const;
-  // A value in words, independent of the locale: "50", "0.9".
+  // Returns a value in words, independent of the locale: "50", "0.9".
   std::string Text(double number) const;
 
   double Get(GenerationSettings settings) const;
-  // `number` must fit an int where it is whole; it may be out of range. A positive number is never rounded to 0.
+  // Sets the number. `number` must fit an int where it is whole; it may be out of range. A positive number is never
+  // rounded to 0.
   void Set(double number, GenerationSettings* settings) const;
   // Sets a user's value: a temperature of 0 turns sampling off, another one on.
   void SetFromUser(double number, GenerationSettings* settings) const;

@@ -20,15 +20,15 @@ enum class SentenceGap {
 
 // A sentence of a text. Positions are in characters (Unicode code points).
 struct Sentence {
-  // As it is spoken: its lines joined, without white space around it, never blank.
+  // Text as it is spoken: its lines joined, without white space around it, never blank.
   std::string text;
-  // As it was appended, from the first to the last of its characters.
+  // Text as it was appended, from the first to the last of its characters.
   std::string source;
   // Number of characters that were appended before `source`.
   size_t offset = 0;
   SentenceGap before = SentenceGap::kSentence;
-  // Where positions in `text` and `source` part: from character `text` on, they correspond one to one to those from
-  // `source` on.
+  // Place at which positions in `text` and `source` diverge: from character `text` on, they correspond one to one to
+  // those from `source` on.
   struct Join {
     size_t text = 0;
     size_t source = 0;
@@ -36,7 +36,7 @@ struct Sentence {
   };
   std::vector<Join> joins;
 
-  // Position in `source` of a character of `text`, or of its end.
+  // Returns the position in `source` of a character of `text`, or of its end.
   size_t SourcePosition(size_t position) const;
 };
 
@@ -73,14 +73,14 @@ class Segmenter {
 
   void Append(std::string_view text);
 
-  // The next sentence; none until more text comes.
+  // Returns the next sentence; none until more text comes.
   std::optional<Sentence> Next();
-  // The same, as if the text ended here. Call it until it returns none.
+  // Returns the same, as if the text ended here. Call it until it returns none.
   std::optional<Sentence> NextAtEnd();
 
-  // True if there is nothing but white space that was not returned yet, and Next() has looked at it.
+  // Returns true if there is nothing but white space that was not returned yet, and Next() has looked at it.
   bool empty() const;
-  // Number of bytes up to the end of the last sentence that was returned, of the text since Clear().
+  // Returns the number of bytes up to the end of the last sentence that was returned, of the text since Clear().
   size_t position() const;
   // Drops what was not returned, and begins a text.
   void Clear();
@@ -90,7 +90,7 @@ class Segmenter {
   std::unique_ptr<Impl> impl_;
 };
 
-// Where to cut well-formed `text` to at most `max_chars` characters: after a sentence, else where a line
+// Returns the place to cut well-formed `text` to at most `max_chars` characters: after a sentence, else where a line
 // could be broken, else anywhere. In bytes; text.size() if it is short enough. `language` as of the Segmenter.
 size_t CutPosition(std::string_view text, size_t max_chars, const std::string& language = {});
 

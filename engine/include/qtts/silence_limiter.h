@@ -38,7 +38,7 @@ class SilenceLimiter {
 
   // Takes the next samples of the source. Appends what stays to `kept`, and its places to `runs`.
   void Put(std::span<const float> samples, std::vector<float>* kept, std::vector<KeptRun>* runs);
-  // The source has ended: appends the rest.
+  // Ends the source: appends the rest.
   void Finish(std::vector<float>* kept, std::vector<KeptRun>* runs);
 
  private:

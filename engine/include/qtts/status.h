@@ -60,7 +60,7 @@ class [[nodiscard]] Status {
   std::shared_ptr<const std::string> message_;
 };
 
-// Name of a code for machine-readable output, e.g. "corrupt-model".
+// Returns the name of a code for machine-readable output, e.g. "corrupt-model".
 std::string_view StatusCodeName(StatusCode code);
 
 // A T, or the Status that says why there is none. The status is never ok without a value. Dereferencing a failed Result

@@ -44,16 +44,16 @@ class Tempo {
 
   // Adds samples. Not after Finish().
   void Put(std::span<const float> samples);
-  // The source has ended.
+  // Ends the source.
   void Finish() { finished_ = true; }
 
   // Appends all samples that are ready to `out`, and returns their number.
   size_t Take(std::vector<float>* out);
 
-  // Place in the source, in samples since its beginning, for which the samples taken so far stand: by the rate. A
-  // sample may come from 20 ms before or after it, on average from 6. After the end: the length of the source.
+  // Returns the place in the source, in samples since its beginning, for which the samples taken so far stand: by the
+  // rate. A sample may come from 20 ms before or after it, on average from 6. After the end: the length of the source.
   double position() const { return position_; }
-  // Number of samples that were put.
+  // Returns the number of samples that were put.
   uint64_t source_samples() const { return source_begin_ + source_.size(); }
 
  private:

@@ -9,7 +9,7 @@
 // Checks of a text before a model speaks it. All texts are well-formed UTF-8.
 namespace qtts {
 
-// True if a text contains a character that is spoken. A model given a text without one babbles.
+// Returns true if a text contains a character that is spoken. A model given a text without one babbles.
 //
 // Unicode's general categories decide, the same in every language. Spoken: letters (L), numbers (N), currency signs
 // (Sc), and unassigned characters (Cn), which may be letters of a newer Unicode than ICU's. Not spoken: punctuation (P,
@@ -17,8 +17,8 @@ namespace qtts {
 // format and private-use characters (Z, C). Marks (M) do not count; they are spoken only with a letter, which counts.
 bool IsSayable(std::string_view text);
 
-// A warning that a model of `languages` (ModelInfo::languages) will most likely speak a text unintelligibly; empty if
-// there is none. It is given in two cases:
+// Returns a warning that a model of `languages` (ModelInfo::languages) will most likely speak a text unintelligibly;
+// empty if there is none. It is given in two cases:
 //
 // - At least half of the letters belong to scripts of none of the languages, by CLDR.
 // - The text has at least 40 Latin letters, one of them outside the alphabets of all the languages, by CLDR, and ICU

@@ -26,24 +26,24 @@ enum class Normalize {
   kSpoken,  // the checkpoint's steps, and at least characters, numbers and symbols
 };
 
-// "model", "none", "spoken".
+// Returns "model", "none", "spoken".
 std::string_view NormalizeName(Normalize normalize);
 
-// How pictographs are spoken by the step `symbols`.
+// Manner in which pictographs are spoken by the step `symbols`.
 enum class Emoji {
   kSilent,
   kNames,  // English CLDR short names, in English texts only; silent in other languages
 };
 
-// "silent", "names".
+// Returns "silent", "names".
 std::string_view EmojiName(Emoji emoji);
 
-// The steps for a checkpoint and a user's choice.
+// Returns the steps for a checkpoint and a user's choice.
 TextSteps ChooseSteps(const TextDescription& description, Normalize normalize);
 
-// The language to prepare a text in: the requested one (a name or tag; a region is kept, "en-GB"), else the only one of
-// `model_languages` (ModelInfo::languages), else "": the letters of the text decide by their script, Latin ones as
-// English.
+// Returns the language to prepare a text in: the requested one (a name or tag; a region is kept, "en-GB"), else the
+// only one of `model_languages` (ModelInfo::languages), else "": the letters of the text decide by their script, Latin
+// ones as English.
 std::string PreparationLanguage(std::string_view requested, const std::vector<std::string>& model_languages);
 
 struct TextPreparerOptions {
@@ -78,11 +78,11 @@ class TextMap {
   // Appends pieces that continue the map, as TextPreparer::Take() gives them.
   void Append(const std::vector<TextMapPiece>& pieces);
 
-  // The run of the source that the spoken characters [begin, end) stand for; all of a replacement if a part of its
-  // words is asked for. Positions beyond the map are counted on from its end. begin <= end.
+  // Returns the run of the source that the spoken characters [begin, end) stand for; all of a replacement if a part of
+  // its words is asked for. Positions beyond the map are counted on from its end. begin <= end.
   std::pair<size_t, size_t> SourceOf(size_t begin, size_t end) const;
 
-  // The spoken position at which what is written at `source` begins.
+  // Returns the spoken position at which what is written at `source` begins.
   size_t SpokenOf(size_t source) const;
 
   const std::vector<TextMapPiece>& pieces() const { return pieces_; }
@@ -120,7 +120,7 @@ class TextPreparer {
   // Returns the text that has been decided since the last call.
   PreparedText Take();
 
-  // True if nothing is on: a caller may then leave the preparer out.
+  // Returns true if nothing is on: a caller may then leave the preparer out.
   bool passes_through() const;
 
   // Makes the tables of a language that its first number would otherwise wait for (some ms). Thread-safe.
@@ -134,7 +134,7 @@ class TextPreparer {
 // Prepares a whole text.
 PreparedText PrepareText(std::string_view text, const TextPreparerOptions& options);
 
-// The text after each step, for display: the name of the step and what it made.
+// Returns the text after each step, for display: the name of the step and what it made.
 std::vector<std::pair<std::string, std::string>> ExplainPreparation(std::string_view text,
                                                                     const TextPreparerOptions& options);
 
@@ -149,7 +149,7 @@ class Lexicon {
   // utterance. The same files give the same pointer. Errors name file, line and entry.
   static Result<std::shared_ptr<const Lexicon>> Load(const std::string& files);
 
-  // Number of entries, of all languages.
+  // Returns the number of entries, of all languages.
   virtual size_t size() const = 0;
   virtual ~Lexicon() = default;
 

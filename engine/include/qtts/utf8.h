@@ -25,10 +25,10 @@ Utf8Char DecodeUtf8(std::string_view text);
 // Decodes the last code point of well-formed text. Its size is 0 only for empty text.
 Utf8Char DecodeLastUtf8(std::string_view text);
 
-// Number of code points in well-formed text.
+// Returns the number of code points in well-formed text.
 size_t CountUtf8(std::string_view text);
 
-// The first `count` code points of well-formed text, or all of it.
+// Returns the first `count` code points of well-formed text, or all of it.
 std::string_view Utf8Head(std::string_view text, size_t count);
 
 // Appends the UTF-8 form of a Unicode scalar value.
@@ -37,13 +37,13 @@ void AppendUtf8(char32_t code, std::string* out);
 // Replaces each maximal subpart of invalid bytes with U+FFFD.
 std::string RepairUtf8(std::string_view text);
 
-// True for Unicode's White_Space property, which is the official tokenizer's \s.
+// Returns true for Unicode's White_Space property, which is the official tokenizer's \s.
 bool IsWhiteSpace(char32_t code);
 
-// True if well-formed text holds nothing to speak: only white space and U+FFFD.
+// Returns true if well-formed text holds nothing to speak: only white space and U+FFFD.
 bool IsBlank(std::string_view text);
 
-// `text` without the ASCII white space around it.
+// Returns `text` without the ASCII white space around it.
 std::string_view Trim(std::string_view text);
 std::string_view TrimLeft(std::string_view text);
 

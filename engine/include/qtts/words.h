@@ -20,14 +20,14 @@ struct TextRange {
 // One word, by the rules of UAX #29, as it is spoken.
 struct SpokenWord {
   TextRange text;
-  // Within the utterance's sound: 0 is the first sample of frame 0.
+  // Time within the utterance's sound: 0 is the first sample of frame 0.
   std::chrono::nanoseconds start{0};
   std::chrono::nanoseconds duration{0};
 
   bool operator==(const SpokenWord&) const = default;
 };
 
-// How completely an utterance's text was spoken.
+// Report of how completely an utterance's text was spoken.
 struct SpeechReport {
   // False: the checkpoint has no alignment head, or the head did not follow this text. Nothing else is known then.
   bool measured = false;
@@ -38,11 +38,11 @@ struct SpeechReport {
   bool end_missed = false;          // the text was over, and the model went on
   bool stopped_early = false;       // the model ended before the text
 
-  // Share of the text that was spoken, 0 to 1.
+  // Returns the share of the text that was spoken, 0 to 1.
   double coverage() const {
     return tokens == 0 ? 1.0 : static_cast<double>(spoken_tokens) / static_cast<double>(tokens);
   }
-  // True if nothing of the text is missing or doubled, and the end was found.
+  // Returns true if nothing of the text is missing or doubled, and the end was found.
   bool complete() const { return skipped.empty() && repeated.empty() && !end_missed && !stopped_early; }
 
   bool operator==(const SpeechReport&) const = default;

@@ -96,7 +96,7 @@ void ItemBuilder::Mark(std::string name, size_t position) {
 }
 
 void ItemBuilder::Warn(const std::string& warning) {
-  if (told_.size() < kMostWarnings && told_.insert(warning).second) warnings_.push_back(warning);
+  if (told_.size() < kMaxWarnings && told_.insert(warning).second) warnings_.push_back(warning);
 }
 
 std::vector<MarkupItem> ItemBuilder::Take() {

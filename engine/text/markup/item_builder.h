@@ -28,16 +28,16 @@ class ItemBuilder {
   // Stands for the character before the first one of a block.
   static constexpr char32_t kNone = 0xFFFFFFFF;
 
-  // A character of the document, spoken as `code`.
+  // Copies a character of the document, spoken as `code`.
   void Copy(char32_t code, size_t position) { Add({code, position, position + 1, true}); }
   void Copy(const DocumentChar& character) { Copy(character.code, character.position); }
-  // `spoken` stands for the characters [begin, end) of the document.
+  // Adds `spoken`, which stands for the characters [begin, end) of the document.
   void Replace(std::string_view spoken, size_t begin, size_t end);
-  // White space: one space, or a line end, before the text that follows, unless nothing stands before it.
+  // Adds white space: one space, or a line end, before the text that follows, unless nothing stands before it.
   void Space(size_t position, char32_t code = U' ');
-  // The same for white space that the document does not have, before `position`.
+  // Adds the same for white space that the document does not have, before `position`.
   void Gap(size_t position, char32_t code = U' ');
-  // A comma for the characters [begin, end), without white space before it.
+  // Adds a comma for the characters [begin, end), without white space before it.
   void Pause(size_t begin, size_t end);
 
   void SetSettings(const MarkupSettings& settings);
@@ -46,7 +46,7 @@ class ItemBuilder {
   void Break(std::chrono::nanoseconds duration, size_t position);
   void Mark(std::string name, size_t position);
 
-  // The last character of this block that was spoken, or kNone.
+  // Returns the last character of this block that was spoken, or kNone.
   char32_t last() const { return last_; }
 
   // Tells the user something, the same thing once.
@@ -56,7 +56,7 @@ class ItemBuilder {
   std::vector<std::string> TakeWarnings() { return std::exchange(warnings_, {}); }
 
  private:
-  static constexpr size_t kMostWarnings = 32;
+  static constexpr size_t kMaxWarnings = 32;
 
   void Add(const MappedChar& character);
   void AddSpace(const MappedChar& space);
@@ -79,7 +79,7 @@ class DocumentReader {
  public:
   virtual ~DocumentReader() = default;
   virtual void Push(const DocumentChar& character) = 0;
-  // The document has `length` characters.
+  // Ends the document, which has `length` characters.
   virtual void Finish(size_t length) = 0;
 };
 

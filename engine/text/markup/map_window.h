@@ -16,7 +16,7 @@ namespace qtts {
 class MapWindow {
  public:
   void Append(const std::vector<TextMapPiece>& pieces) { pieces_.insert(pieces_.end(), pieces.begin(), pieces.end()); }
-  // The characters of the document for the one at `position` of the text.
+  // Returns the characters of the document for the one at `position` of the text.
   MappedChar Find(size_t position);
 
  private:
@@ -28,7 +28,7 @@ class MapWindow {
 class DocumentWindow {
  public:
   void Append(std::string_view text) { text_.append(text); }
-  // The characters [begin, end); what comes before `begin` is not asked for again.
+  // Returns the characters [begin, end); what comes before `begin` is not asked for again.
   std::string Take(size_t begin, size_t end);
 
  private:

@@ -97,7 +97,7 @@ void Renderer::SayReference(std::string_view text) {
   items_->Replace(character, position_, position_ + CountUtf8(text));
 }
 
-// Text between tags.
+// Says text between tags.
 void Renderer::SayHtml(std::string_view text) {
   for (size_t i = 0; i < text.size();) {
     if (!in_tag_ && text[i] != '<') {

@@ -28,7 +28,7 @@ bool IsPunctuation(char32_t c) {
   return IsAsciiPunctuation(c) || u_ispunct(static_cast<UChar32>(c)) != 0;
 }
 
-// A link's target with an optional title: "url", "<url>", "url 'title'".
+// Returns true for a link's target with an optional title: "url", "<url>", "url 'title'".
 bool IsTarget(std::u32string_view target) {
   while (!target.empty() && IsWhiteSpace(target.front())) target.remove_prefix(1);
   while (!target.empty() && IsWhiteSpace(target.back())) target.remove_suffix(1);
@@ -47,7 +47,7 @@ bool IsTarget(std::u32string_view target) {
   return target.size() > 1 && (quote == '"' || quote == '\'' || quote == ')') && target.back() == quote;
 }
 
-// "https://example.com" or "max@example.com" between angle brackets.
+// Returns true for "https://example.com" or "max@example.com" between angle brackets.
 bool IsAutolink(std::u32string_view inside) {
   if (inside.empty() || std::ranges::any_of(inside, [](char32_t c) { return IsWhiteSpace(c) || c == '<'; }))
     return false;
@@ -112,7 +112,7 @@ std::u32string MarkdownInline::Between(size_t begin, size_t end) const {
   return text;
 }
 
-// The bracket that closes the one at `open`.
+// Returns the bracket that closes the one at `open`.
 MarkdownInline::Brackets MarkdownInline::FindClose(size_t open, char32_t opening, char32_t closing,
                                                    size_t longest) const {
   size_t depth = 0;
@@ -196,8 +196,8 @@ size_t MarkdownInline::ReadBackquotes() {
   return length;
 }
 
-// By CommonMark's rules of what may open and close. A mark that may open is taken to do so: what could close it may
-// come late. Between digits a star is one that multiplies.
+// Reads emphasis by CommonMark's rules of what may open and close. A mark that may open is taken to do so: what could
+// close it may come late. Between digits a star is one that multiplies.
 size_t MarkdownInline::ReadEmphasis(char32_t c) {
   const size_t length = RunLength(c);
   const char32_t next = At(length);
@@ -219,7 +219,7 @@ size_t MarkdownInline::ReadEmphasis(char32_t c) {
   return length;
 }
 
-// A link, or an image if the bracket is at 1; a footnote mark.
+// Reads a link, or an image if the bracket is at 1; a footnote mark.
 size_t MarkdownInline::ReadLink(size_t open) {
   const bool image = open == 1;
   const Brackets text = FindClose(open, '[', ']', kLongestLinkText);
@@ -265,7 +265,7 @@ size_t MarkdownInline::SayLink(bool image, size_t open, size_t close, size_t end
   return end + 1;
 }
 
-// Raw HTML, or an address in angle brackets.
+// Reads raw HTML, or an address in angle brackets.
 size_t MarkdownInline::ReadAngle() {
   const char32_t next = At(1);
   if (next == kMore) return 0;
@@ -304,7 +304,7 @@ size_t MarkdownInline::ReadReference() {
   return end + 1;
 }
 
-// "# Title #".
+// Reads the end of "# Title #".
 size_t MarkdownInline::ReadClosingHashes() {
   size_t end = RunLength('#');
   while (end < kLongestRun && (At(end) == ' ' || At(end) == '\t')) ++end;

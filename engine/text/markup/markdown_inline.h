@@ -24,7 +24,7 @@ class MarkdownInline {
   // Begins a block. In a heading "#" at the end is silent.
   void Begin(bool heading) { heading_ = heading; }
   void Push(const DocumentChar& character);
-  // The block ends.
+  // Ends the block.
   void Finish();
 
  private:

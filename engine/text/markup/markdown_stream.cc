@@ -12,7 +12,7 @@ namespace qtts {
 namespace {
 
 constexpr size_t kCodeIndent = 4;
-constexpr size_t kMostHashes = 6;
+constexpr size_t kMaxHashes = 6;
 constexpr size_t kShortestFence = 3;
 constexpr size_t kMaxItemDigits = 9;        // of an item's number
 constexpr size_t kMaxReferenceLabel = 200;  // of a definition
@@ -20,7 +20,7 @@ constexpr size_t kLongestHtmlName = 12;
 
 bool IsBlankChar(char32_t c) { return c == ' ' || c == '\t'; }
 
-// Elements of HTML that begin a block.
+// Returns true for elements of HTML that begin a block.
 bool IsBlockElement(std::u32string_view name) {
   static constexpr std::u32string_view kNames[] = {
       U"address",    U"article", U"aside",   U"base",   U"blockquote", U"body", U"caption", U"center", U"col",
@@ -33,7 +33,7 @@ bool IsBlockElement(std::u32string_view name) {
   return std::ranges::find(kNames, name) != std::end(kNames);
 }
 
-// The end of elements whose content may have blank lines; empty for others.
+// Returns the end of elements whose content may have blank lines; empty for others.
 std::u32string_view MarkerOf(std::u32string_view name) {
   if (name == U"script") return U"</script>";
   if (name == U"pre") return U"</pre>";
@@ -52,7 +52,7 @@ char32_t MarkdownStream::At(size_t index) const {
   return complete_ ? kEnd : kMore;
 }
 
-// True if all of the line from `begin` on, as far as it is there, is made of these.
+// Returns true if all of the line from `begin` on, as far as it is there, is made of these.
 bool MarkdownStream::RestIs(size_t begin, std::u32string_view allowed) const {
   for (size_t i = begin; i < line_.size(); ++i) {
     if (allowed.find(line_[i].code) == std::u32string_view::npos) return false;
@@ -121,7 +121,7 @@ void MarkdownStream::PushMarked(char32_t c) {
   mode_ = Mode::kSilent;
 }
 
-// The line is not spoken.
+// Drops the line, which is not spoken.
 void MarkdownStream::DropLine() {
   line_.clear();
   mode_ = Mode::kSilent;
@@ -169,7 +169,7 @@ void MarkdownStream::CodeLine() {
   mode_ = Mode::kCode;
 }
 
-// The rest of the line is text of a paragraph, that goes on or begins.
+// Begins the rest of the line as text of a paragraph, that goes on or begins.
 void MarkdownStream::BeginText(size_t begin, bool heading) {
   EndTable();
   indented_code_ = false;
@@ -190,7 +190,7 @@ void MarkdownStream::BeginText(size_t begin, bool heading) {
   for (size_t i = begin; i < line.size(); ++i) inline_.Push(line[i]);
 }
 
-// An item begins, whose text, that may be a block of another kind, is the line from `text` on.
+// Begins an item, whose text, that may be a block of another kind, is the line from `text` on.
 void MarkdownStream::BeginItem(size_t text) {
   EndTable();
   EndText(SentenceGap::kSentence);
@@ -202,7 +202,7 @@ void MarkdownStream::BeginItem(size_t text) {
   Decide();
 }
 
-// A row of a table: a sentence, with a pause between its cells.
+// Reads a row of a table: a sentence, with a pause between its cells.
 void MarkdownStream::ReadRow(size_t begin) {
   if (!std::exchange(table_, true)) SayBlock(options_.rules.table, words_.table);
   EndText(SentenceGap::kParagraph);
@@ -259,7 +259,7 @@ void MarkdownStream::Decide() {
   DecideBlock(begin);
 }
 
-// Within a block of code: true if the line is code. False if it closes the block, or more is needed.
+// Returns true, within a block of code, if the line is code. False if it closes the block, or more is needed.
 bool MarkdownStream::DecideFence(size_t begin) {
   size_t end = begin;
   while (At(end) == fence_) ++end;
@@ -305,8 +305,8 @@ void MarkdownStream::DecideBlock(size_t begin) {
 void MarkdownStream::DecideHeading(size_t begin) {
   size_t end = begin;
   while (At(end) == '#') ++end;
-  if (At(end) == kMore && end - begin <= kMostHashes) return;
-  if (end - begin > kMostHashes || !(IsBlankChar(At(end)) || At(end) == kEnd)) return BeginText(begin);
+  if (At(end) == kMore && end - begin <= kMaxHashes) return;
+  if (end - begin > kMaxHashes || !(IsBlankChar(At(end)) || At(end) == kEnd)) return BeginText(begin);
   EndText(SentenceGap::kParagraph);
   while (IsBlankChar(At(end))) ++end;
   BeginText(end, true);
@@ -330,7 +330,7 @@ void MarkdownStream::DecideFenceBegin(size_t begin) {
   DropLine();
 }
 
-// "---", "* * *": three or more of one mark, and white space.
+// Returns true for "---", "* * *": three or more of one mark, and white space.
 bool MarkdownStream::IsRule(size_t begin) const {
   const char32_t c = At(begin);
   if (c != '-' && c != '*' && c != '_') return false;
@@ -340,7 +340,7 @@ bool MarkdownStream::IsRule(size_t begin) const {
   return count >= 3 && RestIs(begin, allowed);
 }
 
-// "--- | :---:".
+// Returns true for "--- | :---:".
 bool MarkdownStream::IsTableRule(size_t begin) const {
   const auto has = [&](char32_t c) {
     return std::any_of(line_.begin() + static_cast<ptrdiff_t>(begin), line_.end(),
@@ -389,7 +389,7 @@ void MarkdownStream::DecideRuleOrItem(size_t begin) {
   BeginItem(std::min(text, line_.size()));
 }
 
-// "1. " is spoken with its item.
+// Decides "1. ", which is spoken with its item.
 void MarkdownStream::DecideNumber(size_t begin) {
   size_t end = begin;
   while (IsDigit(At(end)) && end - begin <= kMaxItemDigits) ++end;
@@ -416,7 +416,7 @@ void MarkdownStream::DecideNumber(size_t begin) {
   BeginText(std::min(text, line_.size()));
 }
 
-// A block of raw HTML, or text that begins with a tag.
+// Decides between a block of raw HTML and text that begins with a tag.
 void MarkdownStream::DecideAngle(size_t begin) {
   if (options_.rules.html == MarkupRule::kRead) return BeginText(begin);
   const size_t slash = At(begin + 1) == '/' ? 1 : 0;
@@ -450,7 +450,7 @@ void MarkdownStream::DecideAngle(size_t begin) {
   for (size_t i = begin + 1; i < line.size() && mode_ == Mode::kMarked; ++i) PushMarked(line[i].code);
 }
 
-// "[label]: target" defines a link; "[^1]: text" is a note.
+// Decides: "[label]: target" defines a link; "[^1]: text" is a note.
 void MarkdownStream::DecideDefinition(size_t begin) {
   if (text_) return BeginText(begin);
   size_t end = begin + 1;
@@ -476,7 +476,7 @@ void MarkdownStream::DecideDefinition(size_t begin) {
   DropLine();
 }
 
-// A table goes on with every line that has a "|".
+// Returns true if the row is one of the table, which goes on with every line that has a "|".
 bool MarkdownStream::RowGoesOn(size_t begin) const {
   return complete_ && std::any_of(line_.begin() + static_cast<ptrdiff_t>(begin), line_.end(),
                                   [](const DocumentChar& character) { return character.code == '|'; });

@@ -30,7 +30,7 @@ class MarkdownStream : public DocumentReader {
   static constexpr char32_t kMore = 0xFFFFFFFE;
   static constexpr char32_t kEnd = 0xFFFFFFFF;
 
-  // Where the text of a line goes.
+  // Destination of the text of a line.
   enum class Mode {
     kStart,   // not known yet
     kText,    // a paragraph, a heading, an item

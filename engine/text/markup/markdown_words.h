@@ -12,7 +12,7 @@ struct MarkdownWords {
   std::string_view code, table, image, link;
 };
 
-// `language`: a name or tag; English for one without words.
+// Returns the words of a language. `language`: a name or tag; English for one without words.
 const MarkdownWords& MarkdownWordsOf(std::string_view language);
 
 }  // namespace qtts

@@ -69,7 +69,7 @@ struct MarkupSplitter::Impl {
   bool finished = false;
 };
 
-// Whole characters.
+// Returns the whole characters so far.
 std::string MarkupSplitter::Impl::Decode(std::string_view text, bool ended) {
   pending.append(text);
   std::string decoded;
@@ -84,7 +84,7 @@ std::string MarkupSplitter::Impl::Decode(std::string_view text, bool ended) {
   return decoded;
 }
 
-// A character of an utterance, at `position` of the plain text.
+// Adds a character of an utterance, at `position` of the plain text.
 void MarkupSplitter::Impl::AddCharacter(char32_t c, size_t position) {
   MappedChar source = map.Find(position);
   if (!draft) {
@@ -106,7 +106,7 @@ void MarkupSplitter::Impl::AddCharacter(char32_t c, size_t position) {
   ++draft->length;
 }
 
-// The full stop behind an element, say: nothing to speak, and no utterance.
+// Drops the full stop behind an element, say: nothing to speak, and no utterance.
 void MarkupSplitter::Impl::DropDraft() {
   const Draft dropped = *std::exchange(draft, std::nullopt);
   gap = std::max(gap, dropped.before);
@@ -187,7 +187,7 @@ void MarkupSplitter::Impl::SwitchSettings(const MarkupSettings& to) {
   segmenter.SetOptions(options);
 }
 
-// Text of an utterance that is given out as it comes.
+// Adds text of an utterance that is given out as it comes.
 void MarkupSplitter::Impl::Grow(std::string_view text) {
   for (size_t position = length; !text.empty(); ++position) {
     const Utf8Char c = DecodeUtf8(text);

@@ -18,8 +18,8 @@ bool IsEntityCharacter(char32_t c) {
 std::optional<char32_t> DecodeNumber(std::u32string_view number) {
   const bool hexadecimal = !number.empty() && (number[0] == 'x' || number[0] == 'X');
   if (hexadecimal) number.remove_prefix(1);
-  constexpr size_t kMostDigits = 8;
-  if (number.empty() || number.size() > kMostDigits) return std::nullopt;
+  constexpr size_t kMaxDigits = 8;
+  if (number.empty() || number.size() > kMaxDigits) return std::nullopt;
   char32_t code = 0;
   for (const char32_t c : number) {
     const char32_t lower = c >= 'A' && c <= 'F' ? c + ('a' - 'A') : c;

@@ -11,11 +11,11 @@ namespace qtts {
 // Longest name of a reference, without "&" and ";".
 inline constexpr size_t kLongestReference = 32;
 
-// True if "&" and `name`, without the ";", may become a reference.
+// Returns true if "&" and `name`, without the ";", may become a reference.
 bool MayBeReference(std::u32string_view name);
 
-// The character that "&name;" stands for, of XML or HTML. U+FFFD for a number that is no character; nothing if there is
-// no such name.
+// Returns the character that "&name;" stands for, of XML or HTML. U+FFFD for a number that is no character; nothing if
+// there is no such name.
 std::optional<char32_t> DecodeReference(std::u32string_view name);
 
 }  // namespace qtts

@@ -57,7 +57,7 @@ std::string ContentOf(const std::vector<DocumentChar>& content) {
   return std::string(Trim(text));
 }
 
-// The name of a sign when it is spelled; empty if it is silent.
+// Returns the name of a sign when it is spelled; empty if it is silent.
 std::string_view NameOf(char32_t c, const SymbolWords& words) {
   switch (c) {
     case '+':
@@ -87,7 +87,7 @@ std::string_view NameOf(char32_t c, const SymbolWords& words) {
 
 char32_t Capital(char32_t c) { return c >= 'a' && c <= 'z' ? c - ('a' - 'A') : c; }
 
-// One by one, with a space between. In a telephone number other signs than "+" are pauses.
+// Spells the characters one by one, with a space between. In a telephone number other signs than "+" are pauses.
 void SpellOut(const std::vector<DocumentChar>& content, const Tongue& tongue, bool telephone, ItemBuilder* items) {
   bool pause = false;
   bool first = true;
@@ -109,7 +109,7 @@ void SpellOut(const std::vector<DocumentChar>& content, const Tongue& tongue, bo
   }
 }
 
-// Digits one by one; all else as it is.
+// Spells digits one by one; leaves all else as it is.
 void SpellDigits(const std::vector<DocumentChar>& content, ItemBuilder* items) {
   char32_t before = 0;
   for (const DocumentChar& character : content) {
@@ -119,9 +119,9 @@ void SpellDigits(const std::vector<DocumentChar>& content, ItemBuilder* items) {
   }
 }
 
-// A whole number without its separators; empty if the text is none.
+// Returns a whole number without its separators; empty if the text is none.
 std::string DigitsOf(std::string_view text) {
-  constexpr size_t kMostDigits = 18;
+  constexpr size_t kMaxDigits = 18;
   const char separator = text.find(',') != std::string_view::npos   ? ','
                          : text.find('.') != std::string_view::npos ? '.'
                                                                     : ' ';
@@ -139,7 +139,7 @@ std::string DigitsOf(std::string_view text) {
       return "";
     }
   }
-  return digits.size() <= kMostDigits && (!grouped || group == 3) ? digits : "";
+  return digits.size() <= kMaxDigits && (!grouped || group == 3) ? digits : "";
 }
 
 std::string InWords(std::string_view text, const std::string& language) {
@@ -163,7 +163,7 @@ std::string SpeakOrdinal(std::string_view text, const Speaker& speaker) {
   return Spellout::For(speaker.tongue.id, speaker.choice.tag).Ordinal(std::stoll(digits));
 }
 
-// The numbers of a date by the letters of `format`; a year alone has four digits.
+// Returns the numbers of a date by the letters of `format`; a year alone has four digits.
 std::string SpeakDate(std::string_view text, std::string_view format, const Speaker& speaker) {
   const bool full = format.size() == 3 && format.find('d') != std::string_view::npos &&
                     format.find('m') != std::string_view::npos && format.find('y') != std::string_view::npos;
@@ -184,9 +184,9 @@ std::string SpeakDate(std::string_view text, std::string_view format, const Spea
     }
     numbers = parts;
   }
-  constexpr size_t kMostDigits = 4;
+  constexpr size_t kMaxDigits = 4;
   const bool fits = std::ranges::all_of(
-      numbers, [](const std::string& number) { return !number.empty() && number.size() <= kMostDigits; });
+      numbers, [](const std::string& number) { return !number.empty() && number.size() <= kMaxDigits; });
   if (!full || numbers.size() != format.size() || !fits) return InWords(text, speaker.language);
   std::array<int, 3> date = {};  // year, month, day
   for (size_t i = 0; i < format.size(); ++i) {

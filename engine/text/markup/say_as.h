@@ -18,7 +18,7 @@ struct SayAs {
   std::string language;  // name or tag; empty: English
 };
 
-// True for a kind that SpeakAs() knows.
+// Returns true for a kind that SpeakAs() knows.
 bool KnowsSayAs(std::string_view kind);
 
 // Adds `content` to `items` as it is spoken. Content that is nothing of the kind is added as it is.

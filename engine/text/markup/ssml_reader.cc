@@ -26,14 +26,14 @@ const std::string* Find(const std::vector<std::pair<std::string, std::string>>& 
   return found != attributes.end() ? &found->second : nullptr;
 }
 
-// A tag such as "de" or "en-GB", of a sane length.
+// Returns true for a tag such as "de" or "en-GB", of a sane length.
 bool IsLanguageTag(std::string_view tag) {
   constexpr size_t kLongest = 35;
   return !tag.empty() && tag.size() <= kLongest &&
          std::ranges::all_of(tag, [](char c) { return g_ascii_isalnum(c) != 0 || c == '-'; });
 }
 
-// A message of GLib without the place, which is not that of the document.
+// Returns a message of GLib without the place, which is not that of the document.
 std::string MessageOf(const GError& error) {
   std::string message = error.message;
   const size_t colon = message.find(": ");
@@ -144,7 +144,7 @@ void SsmlReader::OnText(char32_t code, size_t begin, size_t end) {
   Say(code, begin, end);
 }
 
-// White space has no meaning beyond one space.
+// Says a character. White space has no meaning beyond one space.
 void SsmlReader::Say(char32_t code, size_t begin, size_t end) {
   if (code == kReplacementCharacter || IsWhiteSpace(code)) return items_->Space(begin);
   if (end == begin + 1) return items_->Copy(code, begin);

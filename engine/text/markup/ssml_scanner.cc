@@ -25,7 +25,7 @@ std::u32string CodesOfToken(const std::vector<DocumentChar>& token) {
 bool IsNameStart(char32_t c) { return IsLetter(c) || c == '_' || c == ':'; }
 bool IsNameCharacter(char32_t c) { return IsNameStart(c) || IsDigit(c) || c == '-' || c == '.'; }
 
-// Length of a tag that the document does not complete: its name and all that look like attributes.
+// Returns the length of a tag that the document does not complete: its name and all that look like attributes.
 size_t OpenTagLength(std::u32string_view tag) {
   const auto at = [&](size_t i) { return i < tag.size() ? tag[i] : U'\0'; };
   const auto skip_spaces = [&](size_t i) {
@@ -183,7 +183,7 @@ void SsmlScanner::ScanTag(const DocumentChar& character) {
   ReleaseOpenTag();
 }
 
-// A tag that does not end, or not in time: all but what looks like a tag is text.
+// Releases a tag that does not end, or not in time: all but what looks like a tag is text.
 void SsmlScanner::ReleaseOpenTag() {
   state_ = State::kText;
   const std::vector<DocumentChar> held = std::exchange(token_, {});

@@ -22,11 +22,11 @@ class SsmlScanner {
   class Handler {
    public:
     virtual ~Handler() = default;
-    // `code` stands for the characters [begin, end) of the document.
+    // Handles `code`, which stands for the characters [begin, end) of the document.
     virtual void OnText(char32_t code, size_t begin, size_t end) = 0;
-    // A start tag, end tag or empty-element tag with its brackets.
+    // Handles a start tag, end tag or empty-element tag with its brackets.
     virtual void OnTag(const std::u32string& tag, size_t begin, size_t end) = 0;
-    // The first mistake.
+    // Handles the first mistake.
     virtual void OnMistake(const std::string& problem) = 0;
   };
 
@@ -34,7 +34,7 @@ class SsmlScanner {
 
   void Push(const DocumentChar& character);
   void Finish();
-  // The handler has found a mistake.
+  // Tells that the handler has found a mistake: the rest is read leniently.
   void BeLenient() { lenient_ = true; }
 
   size_t line() const { return line_; }

@@ -16,7 +16,7 @@ namespace {
 using std::chrono::milliseconds;
 using std::chrono::nanoseconds;
 
-// The number at the beginning of `text`, "12.5", "+3", ".5", which it is cut from.
+// Returns the number at the beginning of `text`, "12.5", "+3", ".5", which it is cut from.
 std::optional<double> TakeNumber(std::string_view* text) {
   const size_t sign = text->starts_with('+') || text->starts_with('-') ? 1 : 0;
   const size_t end = std::min(text->find_first_not_of("0123456789.", sign), text->size());

@@ -34,7 +34,7 @@ std::u32string_view TrimmedText(std::u32string_view text) {
   return text;
 }
 
-// "00:00:01,000 --> 00:00:02,000", of any format.
+// Returns true for "00:00:01,000 --> 00:00:02,000", of any format.
 bool IsTimes(std::u32string_view line) {
   line = TrimmedText(line);
   const size_t arrow = line.find(U"-->");
@@ -75,7 +75,7 @@ void SubtitleReader::Finish(size_t length) {
   items_->EndBlock(SentenceGap::kParagraph, length);
 }
 
-// The first line of a block is text if no times follow it.
+// Releases the first line of a block, which is text if no times follow it.
 void SubtitleReader::ReleaseLabel() {
   const Line label = std::exchange(label_, {});
   if (label.empty()) return;
@@ -134,7 +134,7 @@ void SubtitleReader::ReadText(const Line& line) {
   SayLine(line, in_sound_ ? begin : speaker);
 }
 
-// The dash and the name, "- JOHN: "; `begin` if there is neither.
+// Skips the dash and the name, "- JOHN: "; `begin` if there is neither.
 size_t SubtitleReader::SkipSpeaker(const Line& line, size_t begin) const {
   const auto at = [&](size_t i) { return i < line.size() ? line[i].code : U'\0'; };
   size_t i = begin;
@@ -161,7 +161,7 @@ size_t SubtitleReader::SkipSpeaker(const Line& line, size_t begin) const {
   return i;
 }
 
-// A tag of WebVTT or HTML.
+// Skips a tag of WebVTT or HTML.
 size_t SubtitleReader::SkipTag(const Line& line, size_t begin) {
   const std::u32string rest = CodesOf(line, begin, kMaxSubtitleTag);
   const size_t end = rest.find(U'>');
@@ -176,7 +176,7 @@ size_t SubtitleReader::SkipTag(const Line& line, size_t begin) {
   return begin + end + 1;
 }
 
-// "{\an8}" of SubStation, "{y:i}" of MicroDVD.
+// Skips "{\an8}" of SubStation, "{y:i}" of MicroDVD.
 size_t SubtitleReader::SkipOverride(const Line& line, size_t begin) const {
   const std::u32string rest = CodesOf(line, begin, kMaxSubtitleTag);
   if (rest.size() < 3 || rest[0] != '{') return begin;
@@ -188,7 +188,7 @@ size_t SubtitleReader::SkipOverride(const Line& line, size_t begin) const {
   return begin + end + 1;
 }
 
-// "[MUSIC]", "(SIGHS)". A bracket may be closed on a later line of its cue.
+// Skips "[MUSIC]", "(SIGHS)". A bracket may be closed on a later line of its cue.
 size_t SubtitleReader::SkipSound(const Line& line, size_t begin) const {
   const std::u32string rest = CodesOf(line, begin, kMaxSubtitleTag);
   if (rest[0] == '[') {
@@ -208,7 +208,7 @@ size_t SubtitleReader::SkipSound(const Line& line, size_t begin) const {
   return sound ? begin + end + 1 : begin;
 }
 
-// "\N" of SubStation, or "&amp;". Says it, and returns what follows; `begin` if there is none.
+// Says "\N" of SubStation, or "&amp;". Returns what follows; `begin` if there is none.
 size_t SubtitleReader::SayEscape(const Line& line, size_t begin) {
   const char32_t c = line[begin].code;
   if (c == '\\' && begin + 1 < line.size()) {

@@ -10,7 +10,7 @@ namespace {
 
 using AcronymSet = std::unordered_set<std::string_view>;
 
-// Words separated by spaces, as a set. Made once.
+// Returns the words separated by spaces, as a set. Made once.
 AcronymSet* SetOf(std::string_view words) {
   auto* const set = new AcronymSet;
   while (!words.empty()) {
@@ -118,11 +118,11 @@ bool IsPronounceable(std::string_view word) {
     begin = i + 1;
   }
   // Three vowels in a row are letters: "IEEE".
-  constexpr size_t kMostTogether = 3;
+  constexpr size_t kMaxTogether = 3;
   size_t together = 0;
   for (const char c : word) {
     together = IsVowel(c) && c != 'Y' ? together + 1 : 0;
-    if (together > kMostTogether) return false;
+    if (together > kMaxTogether) return false;
   }
   return vowels > 0 && vowels < word.size();
 }

@@ -8,17 +8,17 @@ namespace qtts {
 
 // All take ASCII words in capital letters.
 
-// Acronyms whose letters are spoken: "FBI".
+// Returns true for acronyms whose letters are spoken: "FBI".
 bool IsSpelledAcronym(std::string_view word);
-// Acronyms that are spoken as words: "NATO".
+// Returns true for acronyms that are spoken as words: "NATO".
 bool IsSpokenAcronym(std::string_view word);
-// Those of them that stay as they are written, as in the training of the bundled voice: "JSON". Others are heard more
-// often right in small letters.
+// Returns true for those of them that stay as they are written, as in the training of the bundled voice: "JSON". Others
+// are heard more often right in small letters.
 bool IsKeptAcronym(std::string_view word);
-// Common English words of two or three letters.
+// Returns true for common English words of two or three letters.
 bool IsShortWord(std::string_view word);
-// True if a word of four letters or more looks pronounceable in English: it has vowels, and its consonants begin, join
-// and end syllables as those of English words do.
+// Returns true if a word of four letters or more looks pronounceable in English: it has vowels, and its consonants
+// begin, join and end syllables as those of English words do.
 bool IsPronounceable(std::string_view word);
 
 }  // namespace qtts

@@ -43,7 +43,7 @@ std::string Ascii(const Reader& text, ptrdiff_t at, ptrdiff_t length) {
   return word;
 }
 
-// True for a word that is a loud one rather than an acronym, as far as it tells by itself.
+// Returns true for a word that is a loud one rather than an acronym, as far as it tells by itself.
 bool IsLoud(const Reader& text, ptrdiff_t at, const CapitalWord& word, const Tongue& tongue) {
   if (word.length < 2) return false;
   if (word.tail == 1) return false;
@@ -57,14 +57,14 @@ bool IsLoud(const Reader& text, ptrdiff_t at, const CapitalWord& word, const Ton
   return !IsSpelledAcronym(letters) && !IsSpokenAcronym(letters) && IsPronounceable(letters);
 }
 
-// The position of the next word behind `at`, if only a space, hyphen or comma stands between.
+// Returns the position of the next word behind `at`, if only a space, hyphen or comma stands between.
 ptrdiff_t NextWord(const Reader& text, ptrdiff_t at) {
   ptrdiff_t next = at;
   while (IsSpace(text[next]) || text[next] == ',' || text[next] == '-') ++next;
   return next > at && next < at + 4 && IsUpper(text[next]) ? next : 0;
 }
 
-// True if the word before or behind is loud.
+// Returns true if the word before or behind is loud.
 bool IsAmongLoud(const Reader& text, ptrdiff_t length, const Tongue& tongue) {
   ptrdiff_t end = 0;
   while (end > -4 && (IsSpace(text[end - 1]) || text[end - 1] == ',' || text[end - 1] == '-')) --end;

@@ -32,7 +32,7 @@ bool IsNoncharacter(char32_t c) {
   return (c >= 0xFDD0 && c <= 0xFDEF) || (c & kLastOfPlane) == kLastOfPlane;
 }
 
-// Control characters, what stands for bytes that were no text, and private characters are blank.
+// Returns true for control characters, for what stands for bytes that were no text, and for private characters.
 bool IsBlank(char32_t c) {
   if (c == Reader::kNone) return false;
   if (c < 0x80) return c <= ' ' ? c != kEscape : c == 0x7F;
@@ -60,7 +60,7 @@ bool IsNewLine(char32_t c) { return c == '\n' || c == '\r' || c == 0x85; }
 bool IsParagraphEnd(char32_t c) { return c == '\f' || c == '\v' || c == 0x2028 || c == 0x2029; }
 bool IsLineHyphen(char32_t c) { return c == '-' || c == 0x2010; }
 
-// Length of an escape sequence (ECMA-48) at position 0; 0 if there is none.
+// Returns the length of an escape sequence (ECMA-48) at position 0; 0 if there is none.
 ptrdiff_t EscapeLength(const Reader& text) {
   ptrdiff_t i = text[0] == kEscape ? 2 : 1;
   const char32_t kind = text[0] == kEscape ? text[1] : U'[';
@@ -114,7 +114,7 @@ Edit ReplaceBlank(const Reader& text, bool keep_group_spaces) {
   return {Edit::Kind::kReplace, static_cast<size_t>(blank.length), groups ? U"\u00A0" : U" "};
 }
 
-// A word that begins at `at` and shows that the hyphen before the line end stands for a part left out.
+// Returns true for a word that begins at `at` and shows that the hyphen before the line end stands for a part left out.
 bool BeginsWithConjunction(const Reader& text, ptrdiff_t at) {
   static constexpr std::string_view kWords[] = {"and", "or", "to", "und", "oder", "bis", "et",
                                                 "ou",  "y",  "o",  "e",   "и",    "или"};
@@ -123,14 +123,14 @@ bool BeginsWithConjunction(const Reader& text, ptrdiff_t at) {
   });
 }
 
-// Prefixes that keep their hyphen.
+// Returns true for prefixes that keep their hyphen.
 bool IsPrefix(std::u32string_view word) {
   static constexpr std::u32string_view kPrefixes[] = {U"self", U"well", U"ex",   U"half", U"non",   U"all", U"high",
                                                       U"low",  U"long", U"full", U"ever", U"cross", U"so",  U"co"};
   return std::ranges::find(kPrefixes, word) != std::end(kPrefixes);
 }
 
-// A hyphen or soft hyphen before a line end.
+// Joins lines at a hyphen or soft hyphen before a line end.
 std::optional<Edit> JoinLine(const Reader& text) {
   if (!IsLetter(text[-1]) || !(IsBlank(text[1]) || IsInvisible(text, 1))) return std::nullopt;
   const Blank blank = ReadBlank(text, 1);
@@ -144,7 +144,7 @@ std::optional<Edit> JoinLine(const Reader& text) {
   return Remove(next);
 }
 
-// HTML's character references that occur in plain text.
+// Replaces HTML's character references that occur in plain text.
 std::optional<Edit> ReplaceReference(const Reader& text) {
   for (const auto& [name, character] : kHtmlNames) {
     if (text.Has(1, name)) {
@@ -167,7 +167,7 @@ std::optional<Edit> ReplaceReference(const Reader& text) {
   return Replace(i + 1, std::u32string(1, valid ? code : U' '));
 }
 
-// Ranges of characters that are written as others in a special form.
+// Returns true for ranges of characters that are written as others in a special form.
 bool IsCompatible(char32_t c) {
   static constexpr std::array<std::pair<char32_t, char32_t>, 8> kRanges = {{{0x2160, 0x217F},  // Roman numerals
                                                                             {0x2460, 0x2473},  // circled numbers

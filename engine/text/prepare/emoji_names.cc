@@ -163,7 +163,7 @@ bool IsPictograph(char32_t c) {
          u_hasBinaryProperty(static_cast<UChar32>(c), UCHAR_EXTENDED_PICTOGRAPHIC) != 0;
 }
 
-// Length of one emoji, with what belongs to it.
+// Returns the length of one emoji, with what belongs to it.
 ptrdiff_t OneLength(const Reader& text, ptrdiff_t at) {
   if (IsIndicator(text[at])) return IsIndicator(text[at + 1]) ? 2 : 1;
   if (!IsPictograph(text[at])) return 0;

@@ -9,11 +9,12 @@
 
 namespace qtts {
 
-// Length of the emoji at `position`, with its modifiers, what is joined to it, and its repetitions; 0 if there is none.
+// Returns the length of the emoji at `position`, with its modifiers, what is joined to it, and its repetitions; 0 if
+// there is none.
 ptrdiff_t EmojiLength(const Reader& text, ptrdiff_t position);
 
-// Its English name: CLDR's short name of the most frequent ones, else Unicode's name in small letters. Flags have the
-// country's name.
+// Returns its English name: CLDR's short name of the most frequent ones, else Unicode's name in small letters. Flags
+// have the country's name.
 std::string EmojiName(const Reader& text, ptrdiff_t position);
 
 }  // namespace qtts

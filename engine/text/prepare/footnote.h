@@ -8,15 +8,16 @@
 
 namespace qtts {
 
-// Length of footnote marks such as "[12]" at `at`, directly behind a word or its punctuation; 0 if there are none.
+// Returns the length of footnote marks such as "[12]" at `at`, directly behind a word or its punctuation; 0 if there
+// are none.
 inline ptrdiff_t FootnoteLength(const Reader& text, ptrdiff_t at) {
   if (text[at] != '[') return 0;
   const char32_t before = text[at - 1];
   if (before == Reader::kNone || IsSpace(before)) return 0;
   ptrdiff_t end = at;
   while (text[end] == '[') {
-    constexpr ptrdiff_t kMostMarkDigits = 3;
-    const ptrdiff_t digits = text.Digits(end + 1, kMostMarkDigits);
+    constexpr ptrdiff_t kMaxMarkDigits = 3;
+    const ptrdiff_t digits = text.Digits(end + 1, kMaxMarkDigits);
     if (digits == 0 || text[end + 1 + digits] != ']') break;
     end += digits + 2;
   }

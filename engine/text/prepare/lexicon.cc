@@ -16,7 +16,8 @@ char32_t Unified(char32_t c) {
 
 char32_t Folded(char32_t c) { return ToLower(Unified(c)); }
 
-// True if an entry of language `entry` is for texts of `text` (tags, or nothing): "en" is for "en-GB", not the reverse.
+// Returns true if an entry of language `entry` is for texts of `text` (tags, or nothing): "en" is for "en-GB", not the
+// reverse.
 bool IsFor(std::string_view entry, std::string_view text) {
   if (entry.empty()) return true;
   if (text.size() < entry.size() || (text.size() > entry.size() && text[entry.size()] != '-')) return false;
@@ -26,7 +27,7 @@ bool IsFor(std::string_view entry, std::string_view text) {
   });
 }
 
-// True if the text begins with an entry's written form, in the same case.
+// Returns true if the text begins with an entry's written form, in the same case.
 bool IsWritten(const Reader& text, std::u32string_view written) {
   for (size_t i = 0; i < written.size(); ++i) {
     if (Unified(text[static_cast<ptrdiff_t>(i)]) != Unified(written[i])) return false;

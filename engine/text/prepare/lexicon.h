@@ -41,8 +41,8 @@ class LexiconTree : public Lexicon {
 
   size_t size() const override { return entries_.size(); }
 
-  // The longest entry for the language that the text at position 0 is written like, up to a word's end: how many
-  // characters it takes, and what is spoken. 0: none.
+  // Returns the longest entry for the language that the text at position 0 is written like, up to a word's end: how
+  // many characters it takes, and what is spoken. 0: none.
   //
   // An entry in small letters stands for its word in any case. An entry with a capital letter stands for just that
   // spelling, which wins over the other.

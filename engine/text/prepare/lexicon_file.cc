@@ -29,7 +29,7 @@ std::string Excerpt(std::string_view text) {
   return "\"" + std::string(Utf8Head(text, kMost)) + (CountUtf8(text) > kMost ? "…" : "") + "\"";
 }
 
-// The first thing wrong with an entry; empty if nothing is.
+// Returns the first thing wrong with an entry; empty if nothing is.
 std::string ProblemOf(const LexiconEntry& entry) {
   if (entry.written.empty()) return "an entry without a written form";
   if (CountUtf8(entry.written) > kMaxWrittenCharacters) {
@@ -48,7 +48,7 @@ std::string ProblemOf(const LexiconEntry& entry) {
   return "";
 }
 
-// Any white space in one space, as in XML's text.
+// Returns the text with any white space as one space, as in XML's text.
 std::string Collapsed(std::string_view text) {
   std::string collapsed;
   for (const char c : Trimmed(text)) {
@@ -230,11 +230,11 @@ struct CachedFile {
 };
 
 struct LexiconCache {
-  static constexpr size_t kMostFiles = 32;
-  static constexpr size_t kMostLexicons = 16;
+  static constexpr size_t kMaxFiles = 32;
+  static constexpr size_t kMaxLexicons = 16;
   Mutex mutex;
-  LruCache<CachedFile> files QTTS_GUARDED_BY(mutex){kMostFiles};
-  LruCache<std::shared_ptr<const Lexicon>> lexicons QTTS_GUARDED_BY(mutex){kMostLexicons};
+  LruCache<CachedFile> files QTTS_GUARDED_BY(mutex){kMaxFiles};
+  LruCache<std::shared_ptr<const Lexicon>> lexicons QTTS_GUARDED_BY(mutex){kMaxLexicons};
 };
 
 LexiconCache& TheCache() {
@@ -242,7 +242,7 @@ LexiconCache& TheCache() {
   return *cache;
 }
 
-// Size, inode and times of a file; the error if there is none.
+// Returns size, inode and times of a file; the error if there is none.
 Result<std::string> IdentityOf(const std::string& path) {
   struct stat info = {};
   if (stat(path.c_str(), &info) != 0)

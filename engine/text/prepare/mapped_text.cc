@@ -7,7 +7,7 @@
 namespace qtts {
 namespace {
 
-// True if `piece` only goes on with what `last` began, so that the two are one.
+// Returns true if `piece` only goes on with what `last` began, so that the two are one.
 bool IsContinued(const TextMapPiece& last, const TextMapPiece& piece) {
   if (last.copied && piece.copied) return true;
   return !last.copied && !piece.copied && piece.source_begin == piece.source_end;

@@ -25,7 +25,7 @@ using MappedText = std::vector<MappedChar>;
 class MapBuilder {
  public:
   void Add(const MappedChar& character);
-  // The source has `length` characters, all of which the map then covers.
+  // Ends the source, which has `length` characters, all of which the map then covers.
   void Finish(size_t length);
   PreparedText Take();
 

@@ -9,7 +9,7 @@
 namespace qtts {
 namespace {
 
-constexpr ptrdiff_t kMostDigits = 60;
+constexpr ptrdiff_t kMaxNumberDigits = 60;
 
 bool IsGroupSign(const NumberContext& context, char32_t c) {
   if (c == 0xA0) return true;
@@ -29,7 +29,7 @@ ptrdiff_t ReadGroups(const Reader& text, ptrdiff_t at, char32_t sign, std::strin
   return at;
 }
 
-// 12,34,567 as it is written in India.
+// Reads 12,34,567 as it is written in India.
 ptrdiff_t ReadIndianGroups(const Reader& text, ptrdiff_t at, std::string* digits) {
   std::string pairs;
   ptrdiff_t end = at;
@@ -47,7 +47,7 @@ ptrdiff_t ReadIndianGroups(const Reader& text, ptrdiff_t at, std::string* digits
 WrittenNumber ReadNumber(const NumberContext& context, ptrdiff_t position) {
   const Reader& text = context.text;
   WrittenNumber number;
-  const ptrdiff_t first = text.Digits(position, kMostDigits);
+  const ptrdiff_t first = text.Digits(position, kMaxNumberDigits);
   const char32_t decimal = context.choice.decimal;
   if (first == 0 && !(text[position] == decimal && IsDigit(text[position + 1]))) return number;
   number.whole = text.Utf8(position, first);
@@ -76,7 +76,7 @@ WrittenNumber ReadNumber(const NumberContext& context, ptrdiff_t position) {
   }
   const bool point = text[at] == decimal || (decimal == ',' && text[at] == '.' && !number.grouped);
   if (point && IsDigit(text[at + 1])) {
-    const ptrdiff_t decimals = text.Digits(at + 1, kMostDigits);
+    const ptrdiff_t decimals = text.Digits(at + 1, kMaxNumberDigits);
     number.fraction = text.Utf8(at + 1, decimals);
     at += 1 + decimals;
   }

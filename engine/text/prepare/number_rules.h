@@ -40,27 +40,27 @@ WrittenNumber ReadNumber(const NumberContext& context, ptrdiff_t position);
 // Replaces `length` characters by words, with spaces where a letter or digit adjoins them.
 Edit Say(const NumberContext& context, ptrdiff_t length, std::string_view words);
 
-// "one hundred", "three point one four": a number that stands by itself, of a gender.
+// Returns "one hundred", "three point one four": a number that stands by itself, of a gender.
 std::string NumberWords(const NumberContext& context, const WrittenNumber& number, Gender gender = Gender::kNone);
 
-// Digits one by one, with a pause after each group: "four eight two, nine one three".
+// Spells digits one by one, with a pause after each group: "four eight two, nine one three".
 std::string CodeWords(const NumberContext& context, std::string_view digits);
-// The same for groups as they are written; `digits` has anything between them.
+// Returns the same for groups as they are written; `digits` has anything between them.
 std::string GroupWords(const NumberContext& context, std::u32string_view digits);
 
-// A Russian year as an ordinal; "тысяча", not "одна тысяча".
+// Returns a Russian year as an ordinal; "тысяча", not "одна тысяча".
 std::string RussianYear(const NumberContext& context, int64_t year, std::string_view rules);
 
-// Value of up to 18 digits.
+// Returns the value of up to 18 digits.
 int64_t NumberOf(std::string_view digits);
 
-// True if position `at` is behind a whole number or word: no letter or digit follows.
+// Returns true if position `at` is behind a whole number or word: no letter or digit follows.
 bool IsBoundary(const Reader& text, ptrdiff_t at);
 
-// The length of a word of a list at `position`, where it ends; 0 if there is none. `words` are in lower case.
+// Returns the length of a word of a list at `position`, where it ends; 0 if there is none. `words` are in lower case.
 ptrdiff_t MatchWord(const Reader& text, ptrdiff_t position, std::span<const std::string_view> words);
 
-// Where text begins with a digit (or a decimal point before one):
+// Rules for text that begins with a digit (or a decimal point before one):
 std::optional<Edit> SayIsoDate(const NumberContext& context);      // 2024-03-15
 std::optional<Edit> SayNumericDate(const NumberContext& context);  // 03/15/2024, 15.3.2024
 std::optional<Edit> SayDayBesideMonth(const NumberContext& context);
@@ -77,7 +77,7 @@ std::optional<Edit> SayDecade(const NumberContext& context);
 std::optional<Edit> SayCode(const NumberContext& context);
 std::optional<Edit> SayNumber(const NumberContext& context);  // all others
 
-// Where text begins with a letter that begins a word:
+// Rules for text that begins with a letter that begins a word:
 std::optional<Edit> SayAddress(const NumberContext& context);
 std::optional<Edit> SayAbbreviation(const NumberContext& context);
 std::optional<Edit> SayInitials(const NumberContext& context);
@@ -86,7 +86,7 @@ std::optional<Edit> SayMoneyCode(const NumberContext& context);  // EUR 5, US$5,
 std::optional<Edit> SayRomanNumeral(const NumberContext& context);
 std::optional<Edit> SayMonthName(const NumberContext& context);
 
-// Where text begins with anything else:
+// Rules for text that begins with anything else:
 std::optional<Edit> SayMoneyBefore(const NumberContext& context);  // $5
 std::optional<Edit> SaySign(const NumberContext& context);         // minus, to, times, powers, dots of addresses
 

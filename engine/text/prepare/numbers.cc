@@ -20,7 +20,7 @@ constexpr NumberRule kWordRules[] = {SayAddress,   SayAbbreviation, SayInitials,
                                      SayMoneyCode, SayRomanNumeral, SayMonthName};
 constexpr NumberRule kSignRules[] = {SayMoneyBefore, SayPhone, SaySign};
 
-// Characters that no rule begins with.
+// Returns true for characters that no rule begins with.
 bool IsPlain(char32_t c) { return c == ' ' || c == ',' || c == ';' || c == '!' || c == '?' || c == '"'; }
 
 }  // namespace

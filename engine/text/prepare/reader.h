@@ -37,22 +37,23 @@ class Reader {
     return kNone;
   }
 
-  // True if the text goes on with `literal` (UTF-8) at `position`. Compares the characters one by one up to the first
-  // that differs.
+  // Returns true if the text goes on with `literal` (UTF-8) at `position`. Compares the characters one by one up to the
+  // first that differs.
   bool Has(ptrdiff_t position, std::string_view literal) const;
-  // The same regardless of case; `lower` is in lower case.
+  // Returns the same regardless of case; `lower` is in lower case.
   bool HasLower(ptrdiff_t position, std::string_view lower) const;
 
-  // Number of ASCII digits from `position` on, at most `most`.
+  // Returns the number of ASCII digits from `position` on, at most `most`.
   ptrdiff_t Digits(ptrdiff_t position, ptrdiff_t most = kAhead) const;
-  // Number of letters and combining marks from `position` on, at most `most`.
+  // Returns the number of letters and combining marks from `position` on, at most `most`.
   ptrdiff_t Letters(ptrdiff_t position, ptrdiff_t most = kAhead) const;
-  // Number of spaces (U+0020, U+00A0) from `position` on.
+  // Returns the number of spaces (U+0020, U+00A0) from `position` on.
   ptrdiff_t Spaces(ptrdiff_t position) const;
 
   std::u32string Text(ptrdiff_t position, ptrdiff_t length) const;
   std::string Utf8(ptrdiff_t position, ptrdiff_t length) const { return ToUtf8(Text(position, length)); }
-  // The word before position 0, without the white space and an optional full stop between; empty if there is none.
+  // Returns the word before position 0, without the white space and an optional full stop between; empty if there is
+  // none.
   std::u32string WordBefore(ptrdiff_t position = 0) const;
 
   char32_t last_spoken() const { return last_spoken_; }
@@ -66,14 +67,14 @@ class Reader {
   mutable bool needs_more_ = false;
 };
 
-// Classes of characters. All are false for Reader::kNone.
+// Classes of characters, all false for Reader::kNone:
 bool IsDigit(char32_t c);   // ASCII
 bool IsLetter(char32_t c);  // letters and combining marks
 bool IsUpper(char32_t c);
 bool IsLower(char32_t c);
-// True for letters of Chinese, Japanese and Korean.
+// Returns true for letters of Chinese, Japanese and Korean.
 bool IsCjk(char32_t c);
-// True for letters and digits of words that are separated by spaces: no word begins directly behind one.
+// Returns true for letters and digits of words that are separated by spaces: no word begins directly behind one.
 bool IsJoined(char32_t c);
 bool IsSpace(char32_t c);  // U+0020, U+00A0
 

@@ -35,7 +35,7 @@ Groups ReadDigitGroups(const Reader& text, ptrdiff_t at, std::u32string_view sig
   return groups;
 }
 
-// +44 20 1234 5678
+// Says "+44 20 1234 5678".
 std::optional<Edit> SayInternationalPhone(const NumberContext& context) {
   const Reader& text = context.text;
   if (text[0] != '+' || !IsDigit(text[1])) return std::nullopt;
@@ -66,7 +66,7 @@ constexpr std::string_view kCodeWords[] = {
     "código",    "codice",   "код",      "пин",      "mot de passe", "clave",    "codigo",   "密码",      "验证码",
     "番号",      "暗証番号", "비밀번호", "번호",     "코드",         "コード"};
 
-// True if a word for codes stands before position 0 in the same sentence, at most a few words ago.
+// Returns true if a word for codes stands before position 0 in the same sentence, at most a few words ago.
 bool IsAnnounced(const Reader& text) {
   constexpr ptrdiff_t kLookBack = 32;
   for (ptrdiff_t i = -1; i > -kLookBack && text[i] != Reader::kNone; --i) {
@@ -166,8 +166,8 @@ std::optional<Edit> SayVersion(const NumberContext& context) {
   return Say(context, groups.end, words);
 }
 
-// Groups of four with a full stop between them: with commas, 3 of 12 accounts were heard right, with stops 8 (bundled
-// voice, Whisper base).
+// Says groups of four with a full stop between them: with commas, 3 of 12 accounts were heard right, with stops 8
+// (bundled voice, Whisper base).
 std::optional<Edit> SayBankAccount(const NumberContext& context) {
   const Reader& text = context.text;
   constexpr size_t kFewest = 15;

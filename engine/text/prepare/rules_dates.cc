@@ -21,7 +21,7 @@ bool IsDate(const Date& date) {
   return date.month >= 1 && date.month <= 12 && date.day >= 1 && date.day <= kDays[static_cast<size_t>(date.month)];
 }
 
-// German ordinals agree with the word before them.
+// Returns an ordinal. German ones agree with the word before them.
 std::string GermanOrdinal(const NumberContext& context, int64_t number) {
   static constexpr std::u32string_view kWithN[] = {
       U"am",     U"vom",      U"zum",    U"dem",      U"den",        U"bis",     U"im",      U"beim",   U"seit",

@@ -24,7 +24,7 @@ CurrencyWords NamesOf(const CurrencyNames& currency) {
   return {std::string(currency.one), std::string(currency.few), std::string(currency.other), &currency};
 }
 
-// ISO 4217 codes that are no English words.
+// Returns true for ISO 4217 codes that are no English words.
 bool IsCode(std::string_view code) {
   static constexpr std::string_view kCurrencyCodes =
       "USD EUR GBP JPY CNY INR RUB KRW BRL CHF CAD AUD NZD SEK NOK DKK PLN CZK HUF MXN ZAR SGD HKD THB ILS AED SAR EGP "
@@ -119,7 +119,7 @@ Scale ReadScale(const NumberContext& context, ptrdiff_t at) {
   return {};
 }
 
-// Decimals of a written sum as hundredths; none for others than one or two digits.
+// Returns the decimals of a written sum as hundredths; none for others than one or two digits.
 std::optional<std::string> HundredthsOf(const WrittenNumber& number) {
   if (number.fraction.size() == 2) return number.fraction;
   if (number.fraction.size() == 1) return number.fraction + "0";
@@ -155,7 +155,7 @@ std::string SumWords(const NumberContext& context, const WrittenNumber& number, 
   return words;
 }
 
-// "/month" behind a sum.
+// Says "/month" behind a sum.
 std::optional<Edit> AddRate(const NumberContext& context, ptrdiff_t end, const std::string& words) {
   if (context.tongue.spaces && context.text[end] == '/' && IsLetter(context.text[end + 1])) {
     return Replace(end + 1, words + " " + std::string(context.tongue.words.per) + " ");

@@ -14,7 +14,7 @@
 namespace qtts {
 namespace {
 
-// Gender of the noun that follows, as its ending suggests.
+// Returns the gender of the noun that follows, as its ending suggests.
 Gender GuessGender(const NumberContext& context, ptrdiff_t at) {
   const Reader& text = context.text;
   if (!IsSpace(text[at])) return Gender::kNone;
@@ -66,7 +66,7 @@ bool FollowsOneOf(const Reader& text, ptrdiff_t at, std::span<const std::string_
   return std::ranges::any_of(words, [&](std::string_view word) { return text.Has(at, word); });
 }
 
-// `end`: where the fraction ends.
+// Returns a fraction in words. `end`: where the fraction ends.
 std::string FractionWords(const NumberContext& context, int64_t top, int64_t bottom, bool behind_whole, ptrdiff_t end) {
   const Spellout& words = context.words;
   const auto place = static_cast<size_t>(bottom - 2);
@@ -113,7 +113,7 @@ std::string FractionWords(const NumberContext& context, int64_t top, int64_t bot
          std::string(top == 1 ? context.tongue.fractions_one[place] : context.tongue.fractions[place]);
 }
 
-// The fraction that one character stands for, such as ½.
+// Reads the fraction that one character stands for, such as ½.
 bool ReadVulgar(char32_t c, int64_t* top, int64_t* bottom) {
   if (c > UCHAR_MAX_VALUE || u_charType(static_cast<UChar32>(c)) != U_OTHER_NUMBER) return false;
   const double value = u_getNumericValue(static_cast<UChar32>(c));
@@ -326,7 +326,7 @@ std::optional<Edit> SayRange(const NumberContext& context) {
   return Say(context, at, gap + std::string(minus ? context.tongue.words.minus : context.tongue.words.to) + gap);
 }
 
-// Between "2" and "3" in "2x3", "2 × 3", "2*3".
+// Says the sign between "2" and "3" in "2x3", "2 × 3", "2*3".
 std::optional<Edit> SayProduct(const NumberContext& context) {
   const Reader& text = context.text;
   const ptrdiff_t spaces = text.Spaces(0);
@@ -341,7 +341,7 @@ std::optional<Edit> SayProduct(const NumberContext& context) {
                  std::string(context.tongue.gap()));
 }
 
-// x², 10³, x^2; a footnote's mark behind a word.
+// Says x², 10³, x^2; a footnote's mark behind a word.
 std::optional<Edit> SayPower(const NumberContext& context) {
   const Reader& text = context.text;
   static constexpr std::u32string_view kSuperscripts = U"⁰¹²³⁴⁵⁶⁷⁸⁹";
@@ -368,7 +368,7 @@ std::optional<Edit> SayPower(const NumberContext& context) {
   return Replace(end, gap + std::string(words.power) + gap + context.words.Cardinal(digits) + tail);
 }
 
-// Between the parts of "example.com", and a missing space between sentences.
+// Says a dot between the parts of "example.com", and a missing space between sentences.
 std::optional<Edit> SayDot(const NumberContext& context) {
   const Reader& text = context.text;
   if (text[0] != '.' || !IsJoined(text[-1])) return std::nullopt;
@@ -379,7 +379,7 @@ std::optional<Edit> SayDot(const NumberContext& context) {
   return IsLower(text[-1]) && IsUpper(text[1]) ? std::optional(Replace(1, ". ")) : std::nullopt;
 }
 
-// The path behind a host's name.
+// Says the path behind a host's name.
 std::optional<Edit> SaySlash(const NumberContext& context) {
   const Reader& text = context.text;
   if (text[0] != '/' || !IsJoined(text[-1])) return std::nullopt;

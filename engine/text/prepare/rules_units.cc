@@ -137,7 +137,7 @@ constexpr Unit kUnits[] = {
     {"Гц", "hertz"},
 };
 
-// Units of everyday English that CLDR lacks.
+// Returns units of everyday English that CLDR lacks.
 std::string ExtraUnit(const NumberContext& context, std::string_view identifier, Plural plural) {
   const bool one = plural == Plural::kOne;
   if (identifier == "decibel") {
@@ -158,7 +158,7 @@ std::string ExtraUnit(const NumberContext& context, std::string_view identifier,
   return "";
 }
 
-// The spaces before a degree's letter count as one spelling.
+// Matches a unit: the spaces before a degree's letter count as one spelling.
 ptrdiff_t MatchUnit(const Reader& text, ptrdiff_t at, std::string_view written) {
   const auto length = static_cast<ptrdiff_t>(CountUtf8(written));
   return text.Has(at, written) && IsBoundary(text, at + length) ? length : 0;
@@ -174,7 +174,7 @@ Edit SayPattern(const NumberContext& context, ptrdiff_t length, std::string patt
   return Say(context, length, pattern);
 }
 
-// 5'10": feet and inches.
+// Says 5'10": feet and inches.
 std::optional<Edit> SayFeet(const NumberContext& context) {
   const Reader& text = context.text;
   if (!context.Is(TongueId::kEnglish)) return std::nullopt;

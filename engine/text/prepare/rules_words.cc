@@ -16,7 +16,7 @@ namespace {
 
 bool IsAsciiWord(char32_t c) { return c < 0x80 && IsJoined(c); }
 
-// The parts of an address in words: letters stay, digits and signs are spoken.
+// Returns the parts of an address in words: letters stay, digits and signs are spoken.
 std::string AddressWords(const NumberContext& context, std::u32string_view address) {
   const SymbolWords& words = context.tongue.words;
   const auto add = [](std::string* to, std::string_view word) {
@@ -53,7 +53,7 @@ std::string AddressWords(const NumberContext& context, std::u32string_view addre
   return text;
 }
 
-// An address with its scheme, or "www.".
+// Says an address with its scheme, or "www.".
 std::optional<Edit> SayUrl(const NumberContext& context) {
   const Reader& text = context.text;
   static constexpr std::string_view kSchemes[] = {"https://", "http://", "ftp://", "mailto:"};
@@ -108,7 +108,7 @@ std::optional<Edit> SayMail(const NumberContext& context) {
   return Say(context, end, AddressWords(context, text.Text(0, end)));
 }
 
-// True if the full stop at `stop` may be the end of a sentence: nothing or a capital letter follows.
+// Returns true if the full stop at `stop` may be the end of a sentence: nothing or a capital letter follows.
 bool StopMayEndSentence(const Reader& text, ptrdiff_t stop, bool before_capital) {
   const ptrdiff_t next = stop + 1 + text.Spaces(stop + 1);
   if (text[next] == Reader::kNone) return true;
@@ -148,7 +148,7 @@ Roman ReadRoman(const Reader& text) {
   return roman.length > 0 && spelled == text.Text(0, roman.length) ? roman : Roman();
 }
 
-// Names of rulers and popes, in lower case: their numerals are ordinals.
+// Returns true for names of rulers and popes, in lower case: their numerals are ordinals.
 bool IsRuler(std::u32string_view name) {
   static constexpr std::u32string_view kNames[] = {
       U"henry",     U"edward",   U"george",     U"charles",    U"james",     U"william",   U"richard",   U"elizabeth",
@@ -165,7 +165,7 @@ bool IsRuler(std::u32string_view name) {
   return std::ranges::find(kNames, name) != std::end(kNames);
 }
 
-// "XXe siècle", "François Ier", "Ve République".
+// Says "XXe siècle", "François Ier", "Ve République".
 std::optional<Edit> SayFrenchOrdinal(const NumberContext& context, const Roman& roman) {
   const Reader& text = context.text;
   static constexpr std::string_view kCounted[] = {"siècle", "siècles", "république", "arrondissement", "dynastie"};
@@ -200,7 +200,7 @@ std::string RulerWords(const NumberContext& context, int value, std::u32string_v
   }
 }
 
-// "century" behind a Roman numeral.
+// Matches "century" behind a Roman numeral.
 ptrdiff_t CenturyAt(const NumberContext& context, ptrdiff_t at) {
   static constexpr std::string_view kWords[] = {"century", "centuries", "siècle", "siècles", "secolo",
                                                 "век",     "века",      "веке",   "веку"};

@@ -42,7 +42,7 @@ int64_t ToNumber(std::string_view digits) {
   return number;
 }
 
-// Numbers of each plural category for all languages that have it.
+// Returns a number of each plural category for all languages that have it.
 double SampleOf(Plural plural) {
   switch (plural) {
     case Plural::kOne:
@@ -222,8 +222,8 @@ std::string Spellout::Digits(std::string_view digits) const {
 
 std::string Spellout::Decimal(std::string_view whole, std::string_view digits) const {
   const Tongue& tongue = TongueOf(impl_->tongue);
-  constexpr size_t kMostRussianDigits = 4;
-  if (impl_->tongue == TongueId::kRussian && digits.size() <= kMostRussianDigits && whole.size() < 10) {
+  constexpr size_t kMaxRussianDigits = 4;
+  if (impl_->tongue == TongueId::kRussian && digits.size() <= kMaxRussianDigits && whole.size() < 10) {
     return impl_->FormatDecimal(std::string(whole) + "." + std::string(digits));  // "три целых четырнадцать сотых"
   }
   std::string text = Cardinal(whole.empty() ? "0" : whole);

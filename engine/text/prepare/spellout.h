@@ -22,34 +22,35 @@ enum class Plural { kOne, kFew, kOther };
 // names. One object for a language and spelling is made when it is first needed and kept for ever. Thread-safe.
 class Spellout {
  public:
-  // `tag`: TongueChoice::tag. Two languages have a second spelling: en-GB (and other Commonwealth regions) and pt-PT.
+  // Returns the spelling of a language. `tag`: TongueChoice::tag. Two languages have a second spelling: en-GB (and
+  // other Commonwealth regions) and pt-PT.
   static const Spellout& For(TongueId tongue, std::string_view tag);
 
-  // "twenty-one". Numbers of more than 18 digits are spoken digit by digit.
+  // Returns "twenty-one". Numbers of more than 18 digits are spoken digit by digit.
   std::string Cardinal(std::string_view digits, Gender gender = Gender::kNone) const;
   std::string Cardinal(int64_t number, Gender gender = Gender::kNone) const;
-  // By the name of one of ICU's rule sets of this language, without "%spellout-".
+  // Spells a number by the name of one of ICU's rule sets of this language, without "%spellout-".
   std::string ByRules(int64_t number, std::string_view rules) const;
-  // "twenty-first", of masculine gender where there are several.
+  // Returns "twenty-first", of masculine gender where there are several.
   std::string Ordinal(int64_t number) const;
-  // "nineteen oh-five".
+  // Returns "nineteen oh-five".
   std::string Year(int64_t number) const;
-  // "one two zero".
+  // Returns "one two zero".
   std::string Digits(std::string_view digits) const;
-  // "three point one four"; `digits` are those behind the point.
+  // Returns "three point one four"; `digits` are those behind the point.
   std::string Decimal(std::string_view whole, std::string_view digits) const;
 
   Plural PluralOf(std::string_view whole, std::string_view fraction) const;
 
-  // Names of months in the form that stands beside a day; 1 to 12.
+  // Returns the name of a month in the form that stands beside a day; 1 to 12.
   const std::string& Month(int month) const;
-  // The month whose name or abbreviation (without full stop) is `word` in lower case; 0 for none.
+  // Returns the month whose name or abbreviation (without full stop) is `word` in lower case; 0 for none.
   int MonthOf(std::u32string_view word) const;
 
-  // The name of a unit (CLDR identifier) behind or before a number, "{0} kilometers"; empty if CLDR has none. `gender`
-  // is that of the name.
+  // Returns the name of a unit (CLDR identifier) behind or before a number, "{0} kilometers"; empty if CLDR has none.
+  // `gender` is that of the name.
   std::string UnitPattern(const std::string& identifier, Plural plural, Gender* gender) const;
-  // The plural name of a currency (ISO 4217), "Swiss francs"; empty if it is unknown.
+  // Returns the plural name of a currency (ISO 4217), "Swiss francs"; empty if it is unknown.
   std::string CurrencyName(const std::string& code, Plural plural) const;
 
   ~Spellout();

@@ -32,7 +32,7 @@ bool IsWord(char32_t c) {
   return c <= UCHAR_MAX_VALUE && (U_GET_GC_MASK(static_cast<UChar32>(c)) & kWords) != 0;
 }
 
-// A mark inside of a word or number stays as it is.
+// Keeps a mark inside of a word or number as it is.
 std::optional<Edit> KeepInWord(const Reader& text) {
   const char32_t c = text[0];
   if (!IsWord(text[-1])) return std::nullopt;
@@ -45,7 +45,7 @@ std::optional<Edit> KeepInWord(const Reader& text) {
   return std::nullopt;
 }
 
-// Length of a tag of HTML or a comment at `at`; 0 if there is none. `pause`: it begins a new block.
+// Returns the length of a tag of HTML or a comment at `at`; 0 if there is none. `pause`: it begins a new block.
 ptrdiff_t TagLength(const Reader& text, ptrdiff_t at, bool* pause) {
   if (text[at] != '<') return 0;
   if (text.Has(at, "<!--")) {
@@ -68,7 +68,7 @@ ptrdiff_t TagLength(const Reader& text, ptrdiff_t at, bool* pause) {
   return end + 1 - at;
 }
 
-// Length of an emoticon such as ":-)" behind white space; 0 if there is none.
+// Returns the length of an emoticon such as ":-)" behind white space; 0 if there is none.
 ptrdiff_t EmoticonLength(const Reader& text, ptrdiff_t at) {
   const char32_t before = text[at - 1];
   if (!(text[at] == ':' || text[at] == ';' || text[at] == '=') || !(before == Reader::kNone || IsSpace(before)))
@@ -78,7 +78,7 @@ ptrdiff_t EmoticonLength(const Reader& text, ptrdiff_t at) {
   return HasCharacter(U"DPpOo/3", text[mouth]) && !IsWord(text[mouth + 1]) ? mouth + 1 - at : 0;
 }
 
-// The word of a symbol; empty if it has none.
+// Returns the word of a symbol; empty if it has none.
 std::string_view SymbolWord(const Reader& text, ptrdiff_t at, const Tongue& tongue) {
   const SymbolWords& words = tongue.words;
   switch (text[at]) {
@@ -177,7 +177,7 @@ struct Between {
   bool space = false;
 };
 
-// The pause or space that a mark without a word makes.
+// Adds the pause or space that a mark without a word makes.
 void AddMark(const Reader& text, ptrdiff_t at, Between* between) {
   const char32_t c = text[at];
   if (HasCharacter(kStops, c)) {
@@ -236,7 +236,7 @@ std::u32string StopOf(const std::u32string& stops) {
   return std::u32string(1, stops[0]);
 }
 
-// Full-width marks need no space behind them.
+// Returns true for full-width marks, which need no space behind them.
 bool IsWide(char32_t c) { return c >= 0x3000; }
 
 Edit ReplaceBetween(const Reader& text, const Between& between, const Tongue& tongue) {

@@ -45,7 +45,7 @@ TongueChoice ChoiceOf(const Tongue& tongue, const std::string& region) {
   return choice;
 }
 
-// The language that a letter's script tells.
+// Returns the language that a letter's script tells.
 std::optional<TongueId> TongueOfLetter(char32_t c) {
   if (c < 0x80) return TongueId::kEnglish;
   UErrorCode error = U_ZERO_ERROR;
@@ -66,7 +66,7 @@ std::optional<TongueId> TongueOfLetter(char32_t c) {
   }
 }
 
-// The language of the letters beside position 0, the nearest first. Kana nearby make ideographs Japanese.
+// Returns the language of the letters beside position 0, the nearest first. Kana nearby make ideographs Japanese.
 TongueId GuessTongue(const Reader& text) {
   std::optional<TongueId> found;
   for (ptrdiff_t i = -1; i >= -Reader::kBehind && text[i] != Reader::kNone; --i) {

@@ -76,7 +76,7 @@ struct Tongue {
   std::span<const std::string_view> fractions_one;  // of 2 to 10
   std::span<const std::string_view> fractions;      // of 2 to 10, plural
 
-  // Glue between words.
+  // Returns the text between words.
   std::string_view gap() const { return spaces ? " " : ""; }
 };
 
@@ -91,10 +91,10 @@ struct TongueChoice {
   char32_t decimal = '.';
 };
 
-// `language`: a name or tag, or empty.
+// Returns the choice for a language. `language`: a name or tag, or empty.
 TongueChoice ChooseTongue(std::string_view language);
 
-// The tongue of the text around position 0, where `choice` leaves it to the letters.
+// Returns the tongue of the text around position 0, where `choice` leaves it to the letters.
 TongueChoice TongueAt(const Reader& text, const TongueChoice& choice);
 
 }  // namespace qtts

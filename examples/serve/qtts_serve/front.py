@@ -124,7 +124,7 @@ class Front:
             raise ApiError(503, "This server is about to end. Ask another one.", code="draining", retry_after=1)
         if self._sessions >= self.settings.sessions:
             raise ApiError(429, f"All {self.settings.sessions} sessions are taken. Try again later.", code="overloaded",
-                           retry_after=1)
+                           retry_after=self.slots.retry_after())
 
     @contextlib.contextmanager
     def session(self, protocol):

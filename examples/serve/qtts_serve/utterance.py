@@ -227,7 +227,7 @@ class Utterance:
         spoken = self.spoken
         if spoken.finished == "busy" or spoken.full:
             return ApiError(429, "The model has no slot, memory or time for another utterance. Try again later.",
-                            code="overloaded", retry_after=1)
+                            code="overloaded", retry_after=self._front.slots.retry_after())
         if spoken.finished == "nothing-to-say":
             return ApiError(400, "There is nothing to say in the text: no letter, number or currency sign.", "input",
                             "nothing_to_say")
@@ -269,7 +269,7 @@ class Utterance:
         """The engine is done: the slot is free, though sound may still be waiting for its reader."""
         if self._holds_slot:
             self._holds_slot = False
-            self._front.slots.release()
+            self._front.slots.release(time.monotonic() - self._asked - self.waited)
 
     def _count(self, spoken):
         metrics, reason = self._front.metrics, spoken.finished or "error"

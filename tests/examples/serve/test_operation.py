@@ -180,6 +180,27 @@ def test_storm_of_cancels(start):
     check_same(server)
 
 
+def test_retry_after():
+    """A refusal names the time in which a slot becomes free, behind those that wait, and never more than a minute."""
+    async def ask():
+        slots = Slots(4, max_wait=PATIENCE)
+        assert slots.retry_after() == 1  # nothing is known yet
+        for _ in range(4):
+            slots.ask()
+        for held in (10, 14):
+            slots.release(held)
+            slots.ask()
+        assert slots.retry_after() == 3  # one becomes free every 12 / 4 s
+        for _ in range(5):
+            slots.ask()
+        assert slots.retry_after() == 18
+        for _ in range(100):
+            slots.ask()
+        assert slots.retry_after() == 60
+
+    asyncio.run(ask())
+
+
 @pytest.mark.parametrize("turns", range(8))
 def test_cancel_as_the_slot_comes(turns):
     """A request cancelled `turns` turns of the event loop after it was given a slot gives the slot back."""

@@ -131,11 +131,11 @@ TEST_F(CacheFolderTest, WhatIsUsedLeastGoesFirst) {
   Packed("newer.packed", 1);
   NoteUse(folder_ / "newer.packed");
   Packed("notes.txt", 1000);
-  TrimCache(folder_.path(), keep, {.most_bytes = 4000});
+  TrimCache(folder_.path(), keep, {.max_bytes = 4000});
   EXPECT_EQ(Names().size(), 5U);
-  TrimCache(folder_.path(), keep, {.most_bytes = 3999});
+  TrimCache(folder_.path(), keep, {.max_bytes = 3999});
   EXPECT_EQ(Names(), (std::set<std::string>{"kept.packed", "new.packed", "newer.packed", "notes.txt"}));
-  TrimCache(folder_.path(), keep, {.most_bytes = 0});
+  TrimCache(folder_.path(), keep, {.max_bytes = 0});
   EXPECT_EQ(Names(), (std::set<std::string>{"kept.packed", "notes.txt"}));
   TrimCache(folder_ / "none", keep);
 }
@@ -160,7 +160,7 @@ TEST_F(CacheFolderTest, UsingAFileChangesNothingForOthers) {
   ASSERT_EQ(stat(path.c_str(), &info), 0);
   EXPECT_LT(std::time(nullptr) - info.st_atim.tv_sec, 60);
   EXPECT_TRUE(mapped->Check().ok());
-  TrimCache(folder_.path(), "", {.most_bytes = 0});
+  TrimCache(folder_.path(), "", {.max_bytes = 0});
   EXPECT_FALSE(fs::exists(path));
   EXPECT_TRUE(mapped->Check().ok());
   EXPECT_EQ(std::to_integer<char>(mapped->bytes()[999]), 'x');

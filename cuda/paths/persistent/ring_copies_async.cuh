@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: LGPL-2.1-or-later
+#ifndef QTTS_CUDA_PATHS_PERSISTENT_RING_COPIES_ASYNC_CUH_
+#define QTTS_CUDA_PATHS_PERSISTENT_RING_COPIES_ASYNC_CUH_
+
+#include <cstdint>
+
+#include "paths/persistent/frame_kernel.h"
+#include "runtime/async_copy.cuh"
+
+// Copies into the ring of weights by a warp, with cp.async. Compute capability 8.0 and later.
+namespace qtts::cuda {
+
+class AsyncCopies {
+ public:
+  static constexpr RingCopies kKind = RingCopies::kAsync;
+  static constexpr int kThreads = 32;
+  template <typename Traits>
+  static constexpr int kMaxWindow = Traits::kMaxAsyncWindow;
+
+  __device__ AsyncCopies() : lane_(static_cast<int>(threadIdx.x) % 32) {
+    asm("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(policy_));
+  }
+
+  // The block's first barrier is enough: only threads of the block use the barriers of the ring.
+  static __device__ __forceinline__ void FenceInitialization() {}
+  static __device__ __forceinline__ bool Passed(uint64_t* barrier, unsigned parity) {
+    uint32_t passed;
+    asm volatile("{\n.reg .pred p;\nmbarrier.test_wait.parity.shared::cta.b64 p, [%1], %2;\nselp.u32 %0, 1, 0, p;\n}"
+                 : "=r"(passed)
+                 : "r"(SharedAddress(barrier)), "r"(parity)
+                 : "memory");
+    return passed != 0;
+  }
+  static __device__ __forceinline__ void Arrive(uint64_t* barrier) {
+    asm volatile("{\n.reg .b64 state;\nmbarrier.arrive.shared::cta.b64 state, [%0];\n}" ::"r"(SharedAddress(barrier))
+                 : "memory");
+  }
+  // All lanes decide alike.
+  static __device__ __forceinline__ bool IsFirst() { return threadIdx.x % 32 == 0; }
+  static __device__ __forceinline__ bool AllSee(bool value) { return __all_sync(~0U, value) != 0; }
+  static __device__ __forceinline__ bool AnySees(bool value) { return __any_sync(~0U, value) != 0; }
+  static __device__ __forceinline__ int FirstOf(int value) { return __shfl_sync(~0U, value, 0); }
+
+  // A piece of `bytes` bytes, of which `full` hears: each lane arrives there once its copies are complete, which makes
+  // them visible to the threads that wait there. A lane's 16 bytes are 512 bytes behind its last ones.
+  __device__ __forceinline__ void Copy(char* to, const char* from, int bytes, uint64_t* full) const {
+    constexpr int kStep = 32 * 16;
+    const uint32_t target = SharedAddress(to) + lane_ * 16;
+    const char* const source = from + lane_ * 16;
+#pragma unroll 4
+    for (int at = lane_ * 16; at < bytes; at += kStep) {
+      const int offset = at - lane_ * 16;
+      asm volatile("cp.async.cg.shared.global.L2::cache_hint [%0], [%1], 16, %2;" ::"r"(target + offset),
+                   "l"(source + offset), "l"(policy_)
+                   : "memory");
+    }
+    ArriveWithCopies(SharedAddress(full));
+  }
+  static __device__ __forceinline__ void Prefetch(const char* from, int bytes) {
+    constexpr int kLine = 128;
+    for (int at = static_cast<int>(threadIdx.x) % 32 * kLine; at < bytes; at += 32 * kLine) PrefetchL2(from + at);
+  }
+
+ private:
+  int lane_;
+  uint64_t policy_ = 0;
+};
+
+}  // namespace qtts::cuda
+
+#endif  // QTTS_CUDA_PATHS_PERSISTENT_RING_COPIES_ASYNC_CUH_

@@ -1,0 +1,176 @@
+// SPDX-License-Identifier: LGPL-2.1-or-later
+#include "paths/persistent/frame_deal.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <map>
+#include <set>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "paths/persistent/frame_kernel.h"
+#include "paths/persistent/persistent_frame.h"
+#include "runtime/device.h"
+
+// How the persistent kernel's work is dealt out to the thread blocks of cards with any number of SMs.
+namespace qtts {
+namespace {
+
+using cuda::FrameKernelForm;
+using cuda::kPersistentHeads;
+using cuda::kPersistentHidden;
+using cuda::kPersistentKvHeads;
+using cuda::kPersistentMaxBlocks;
+using cuda::kPersistentMinBlocks;
+using cuda::PersistentBlocks;
+using cuda::PersistentCovers;
+using cuda::PersistentIntermediate;
+using cuda::PersistentSplits;
+using cuda::RingCopies;
+using cuda::persistent::AttentionDeal;
+using cuda::persistent::MaxItems;
+using cuda::persistent::MaxParts;
+using cuda::persistent::SharesKeys;
+
+constexpr int kBlockNumbers[] = {16, 32, 64, 128};
+constexpr int kRowBuckets[] = {1, 2, 4, 8};
+constexpr size_t k99KiB = size_t{99} << 10;
+constexpr size_t k163KiB = size_t{163} << 10;
+constexpr size_t k227KiB = size_t{227} << 10;
+
+TEST(FrameDeal, BlocksAreAPowerOfTwo) {
+  EXPECT_EQ(PersistentBlocks(15), 0);
+  EXPECT_EQ(PersistentBlocks(16), 16);
+  EXPECT_EQ(PersistentBlocks(28), 16);
+  EXPECT_EQ(PersistentBlocks(58), 32);
+  EXPECT_EQ(PersistentBlocks(80), 64);
+  EXPECT_EQ(PersistentBlocks(108), 64);
+  EXPECT_EQ(PersistentBlocks(127), 64);
+  EXPECT_EQ(PersistentBlocks(128), 128);
+  EXPECT_EQ(PersistentBlocks(170), 128);
+}
+
+// Of every product but the heads'.
+TEST(FrameDeal, EveryBlockHasAsManyTiles) {
+  for (const int blocks : kBlockNumbers) {
+    for (const int hidden : cuda::kPersistentTalkerWidths) {
+      EXPECT_EQ((kPersistentHeads + 2 * kPersistentKvHeads) * cuda::kPersistentHeadDim / 16 % blocks, 0);
+      EXPECT_EQ(hidden / 8 % blocks, 0);
+      EXPECT_EQ(PersistentIntermediate(hidden) / 8 % blocks, 0);
+    }
+  }
+}
+
+// Who attends to what in a pass, as Block::BeginPass() deals it: (head, sequence, split) to the block.
+using Dealt = std::map<std::tuple<int, int, int>, int>;
+
+Dealt Deal(const AttentionDeal& deal, int splits, bool folded, int rows) {
+  Dealt dealt;
+  EXPECT_LE(deal.Parts(), MaxParts(rows, folded));
+  const int capacity = MaxItems(rows, folded) / deal.Parts();
+  for (int block = 0; block < deal.blocks; ++block) {
+    for (int index = 0; index < deal.Parts(); ++index) {
+      const int number = block + index * deal.blocks;
+      int items = 0;
+      for (int split = deal.FirstSplit(number); split < splits; split += deal.Stride()) {
+        const bool is_new = dealt.emplace(std::tuple(deal.Head(number), deal.Sequence(number), split), block).second;
+        EXPECT_TRUE(is_new) << "head " << deal.Head(number) << ", split " << split;
+        ++items;
+      }
+      EXPECT_LE(items, capacity);
+    }
+  }
+  return dealt;
+}
+
+class FrameDealOf : public ::testing::TestWithParam<std::tuple<int, bool>> {
+ protected:
+  int blocks_ = std::get<0>(GetParam());
+  bool folded_ = std::get<1>(GetParam());
+};
+
+TEST_P(FrameDealOf, TheTalkersSplitsAreAttendedToOnce) {
+  for (const int rows : kRowBuckets) {
+    int covered = 0;
+    for (int splits = 1; PersistentCovers(rows, splits, blocks_); ++splits) {
+      SCOPED_TRACE(std::to_string(rows) + " rows, " + std::to_string(splits) + " splits");
+      const bool shares = SharesKeys(splits, rows, blocks_);
+      const AttentionDeal deal = {shares ? kPersistentKvHeads : kPersistentHeads, rows, blocks_};
+      EXPECT_EQ(Deal(deal, splits, folded_, rows).size(), static_cast<size_t>(deal.heads * rows * splits));
+      if (!shares) {
+        EXPECT_GE(deal.Stride(), splits) << "a part of one query head has one split";
+        EXPECT_EQ(deal.Parts(), 1);
+      }
+      covered = splits;
+      if (HasFailure()) return;
+    }
+    // As long contexts as on the largest card.
+    EXPECT_TRUE(PersistentCovers(rows, covered, kPersistentMaxBlocks));
+    EXPECT_FALSE(PersistentCovers(rows, covered + 1, kPersistentMaxBlocks));
+  }
+}
+
+// In all passes the same block has a row's head: it alone sees the keys that it wrote.
+TEST_P(FrameDealOf, ThePredictorsHeadsAreAttendedToOnce) {
+  for (const int sequences : kRowBuckets) {
+    const Dealt dealt = Deal({kPersistentHeads, sequences, blocks_}, 1, folded_, sequences);
+    EXPECT_EQ(dealt.size(), static_cast<size_t>(kPersistentHeads * sequences));
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Blocks, FrameDealOf,
+                         ::testing::Values(std::tuple(128, false), std::tuple(128, true), std::tuple(64, true),
+                                           std::tuple(32, true), std::tuple(16, true)),
+                         [](const auto& test) {
+                           return "Of" + std::to_string(std::get<0>(test.param)) +
+                                  (std::get<1>(test.param) ? "Folded" : "");
+                         });
+
+struct Card {
+  const char* name;
+  int processors;
+  size_t shared;
+  RingCopies copies;
+  int blocks;
+  int rows[2];         // the most of 0.6B and of 1.7B
+  bool plain_one_row;  // the form that is not folded, for one row
+};
+
+TEST(FrameDeal, FormsOfCards) {
+  const Card cards[] = {
+      {"H100", 132, k227KiB, RingCopies::kBulk, 128, {8, 8}, true},
+      {"H100 PCIe", 114, k227KiB, RingCopies::kBulk, 64, {8, 8}, false},
+      {"H100 with code for 8.0", 132, k227KiB, RingCopies::kAsync, 128, {8, 8}, true},
+      {"A100", 108, k163KiB, RingCopies::kAsync, 64, {8, 8}, false},
+      {"A10G", 80, k99KiB, RingCopies::kAsync, 64, {8, 4}, false},
+      {"RTX 3060", 28, k99KiB, RingCopies::kAsync, 16, {8, 4}, false},
+      {"RTX 4090", 128, k99KiB, RingCopies::kAsync, 128, {8, 4}, true},
+      {"L4", 58, k99KiB, RingCopies::kAsync, 32, {8, 4}, false},
+      {"Orin", 16, k163KiB, RingCopies::kAsync, 16, {8, 8}, false},
+  };
+  for (const Card& card : cards) {
+    for (const int hidden : cuda::kPersistentTalkerWidths) {
+      const int most = card.rows[hidden == kPersistentHidden ? 0 : 1];
+      for (const int rows : kRowBuckets) {
+        SCOPED_TRACE(std::string(card.name) + ", width " + std::to_string(hidden) + ", rows " + std::to_string(rows));
+        const FrameKernelForm form = ChooseForm(hidden, rows, card.copies, card.processors, card.shared);
+        EXPECT_EQ(form.blocks, rows <= most ? card.blocks : 0);
+        if (form.blocks == 0) continue;
+        EXPECT_LE(FrameKernelBytes(form), card.shared);
+        EXPECT_GE(form.ring_slots, MinRingSlots(form));
+        EXPECT_TRUE(form.folded || form.blocks == kPersistentMaxBlocks);
+        if (rows == 1) EXPECT_EQ(!form.folded, card.plain_one_row);
+      }
+    }
+  }
+}
+
+TEST(FrameDeal, ACardOfFewSmsHasNoForm) {
+  EXPECT_EQ(ChooseForm(kPersistentHidden, 1, RingCopies::kAsync, 15, k99KiB).blocks, 0);
+  EXPECT_EQ(ChooseForm(kPersistentHidden, 1, RingCopies::kAsync, kPersistentMinBlocks, size_t{48} << 10).blocks, 0);
+}
+
+}  // namespace
+}  // namespace qtts
