@@ -4,7 +4,10 @@
 
 #include <cstdint>
 
+#include "gemm/int8.cuh"
+#include "gemm/int8.h"
 #include "rules/chunk.h"
+#include "rules/precision.h"
 #include "runtime/fragment.h"
 
 // How weights lie in a tile of the persistent kernel's products, and how a lane makes fragments of them.
@@ -13,18 +16,46 @@ namespace qtts::cuda::persistent {
 // BF16, in the order of runtime/fragment.h: a chunk of 8 outputs is one unit of 16 bytes a lane. Chunks of 16 outputs
 // are two of them, one after the other; a tile has its chunks in the order of columns.
 struct Bf16Weights {
+  static constexpr WeightForm kForm = WeightForm::kPlain;
   using Unit = uint4;  // a lane's part of a chunk of 8 outputs, as it is kept until its product
   static constexpr int kChunkBytes = UnitFragment::kRows * UnitFragment::kColumns * 2;
 
   static constexpr int TileBytes(int columns, int outputs) { return outputs / 8 * (columns / kChunk) * kChunkBytes; }
 
-  // Loads a lane's part of the chunk at `chunk`, in shared memory.
-  static __device__ __forceinline__ Unit Load(const char* chunk, int lane) {
-    return *reinterpret_cast<const uint4*>(chunk + lane * static_cast<int>(sizeof(Unit)));
+  // Loads a lane's part of the chunk of kHalves * 8 outputs at `chunk`, in shared memory.
+  template <int kHalves>
+  static __device__ __forceinline__ void Load(const char* chunk, int lane, Unit (&units)[kHalves]) {
+#pragma unroll
+    for (int h = 0; h < kHalves; ++h) {
+      units[h] = *reinterpret_cast<const uint4*>(chunk + kChunkBytes * h + lane * static_cast<int>(sizeof(Unit)));
+    }
   }
   // A word of what was loaded, for a wait for the load.
   static __device__ __forceinline__ uint32_t Word(const Unit& unit) { return unit.x; }
   // The lane's part of the matrix instruction's left operand.
+  static __device__ __forceinline__ uint4 Fragment(const Unit& unit) { return unit; }
+};
+
+// 8 bits (gemm/int8.h). They are unpacked when they leave the ring, which is before a product's rows have arrived.
+struct Int8Weights {
+  static constexpr WeightForm kForm = WeightForm::kInt8;
+  using Unit = uint4;
+  static constexpr int kChunkBytes = gemm::Int8Layout::kChunkBytes;
+
+  static constexpr int TileBytes(int columns, int outputs) { return outputs / 8 * (columns / kChunk) * kChunkBytes; }
+
+  static __device__ __forceinline__ void Load(const char* chunk, int lane, Unit (&units)[1]) {
+    const auto codes = *reinterpret_cast<const uint2*>(chunk + lane * static_cast<int>(sizeof(uint2)));
+    const uint32_t scale = reinterpret_cast<const uint16_t*>(chunk + gemm::Int8Layout::kCodeBytes)[lane / 4];
+    units[0] = gemm::UnpackInt8(codes, gemm::LowInt8Factor(scale));
+  }
+  static __device__ __forceinline__ void Load(const char* chunk, int lane, Unit (&units)[2]) {
+    const auto codes = *reinterpret_cast<const uint4*>(chunk + lane * static_cast<int>(sizeof(uint4)));
+    const uint32_t scales = reinterpret_cast<const uint32_t*>(chunk + 2 * gemm::Int8Layout::kCodeBytes)[lane / 4];
+    units[0] = gemm::UnpackInt8({codes.x, codes.y}, gemm::LowInt8Factor(scales));
+    units[1] = gemm::UnpackInt8({codes.z, codes.w}, gemm::HighInt8Factor(scales));
+  }
+  static __device__ __forceinline__ uint32_t Word(const Unit& unit) { return unit.x; }
   static __device__ __forceinline__ uint4 Fragment(const Unit& unit) { return unit; }
 };
 
