@@ -126,15 +126,17 @@ __device__ __forceinline__ void Block<Traits>::Multiply(const W& w, int first) {
     const uint4 b = own_row < kRows ? *reinterpret_cast<const uint4*>(stage + c * kChunk) : uint4{};
 #pragma unroll
     for (int t = 0; t < W::kTogether; ++t) {
-      const uint4 low = Storage::Fragment(w.chunks[c][t][0]);
-      const uint4 high = W::kHalves == 2 ? Storage::Fragment(w.chunks[c][t][W::kHalves - 1]) : uint4{};
+      const uint4 low = Storage::template Fragment<0>(w.chunks[c][t][0]);
+      const uint4 high =
+          W::kHalves == 2 ? Storage::template Fragment<W::kHalves - 1>(w.chunks[c][t][W::kHalves - 1]) : uint4{};
       MultiplyStep<0>(sums[t], low, high, b);
     }
     if constexpr (kSquares) SquaresStep<kRows, kSpans>(2 * c);
 #pragma unroll
     for (int t = 0; t < W::kTogether; ++t) {
-      const uint4 low = Storage::Fragment(w.chunks[c][t][0]);
-      const uint4 high = W::kHalves == 2 ? Storage::Fragment(w.chunks[c][t][W::kHalves - 1]) : uint4{};
+      const uint4 low = Storage::template Fragment<0>(w.chunks[c][t][0]);
+      const uint4 high =
+          W::kHalves == 2 ? Storage::template Fragment<W::kHalves - 1>(w.chunks[c][t][W::kHalves - 1]) : uint4{};
       MultiplyStep<1>(sums[t], low, high, b);
     }
     if constexpr (kSquares) SquaresStep<kRows, kSpans>(2 * c + 1);

@@ -32,31 +32,41 @@ struct Bf16Weights {
   }
   // A word of what was loaded, for a wait for the load.
   static __device__ __forceinline__ uint32_t Word(const Unit& unit) { return unit.x; }
-  // The lane's part of the matrix instruction's left operand.
-  static __device__ __forceinline__ uint4 Fragment(const Unit& unit) { return unit; }
+  // The lane's part of the matrix instruction's left operand, of the chunk's half kHalf.
+  template <int kHalf>
+  static __device__ __forceinline__ uint4 Fragment(const Unit& unit) {
+    return unit;
+  }
 };
 
-// 8 bits (gemm/int8.h). They are unpacked when they leave the ring, which is before a product's rows have arrived.
+// 8 bits (gemm/int8.h). They are unpacked at their product, to save registers until then.
 struct Int8Weights {
   static constexpr WeightForm kForm = WeightForm::kInt8;
-  using Unit = uint4;
+  struct Unit {
+    uint2 codes;
+    uint32_t scales;  // of both halves, or of the only one
+  };
   static constexpr int kChunkBytes = gemm::Int8Layout::kChunkBytes;
 
   static constexpr int TileBytes(int columns, int outputs) { return outputs / 8 * (columns / kChunk) * kChunkBytes; }
 
   static __device__ __forceinline__ void Load(const char* chunk, int lane, Unit (&units)[1]) {
-    const auto codes = *reinterpret_cast<const uint2*>(chunk + lane * static_cast<int>(sizeof(uint2)));
-    const uint32_t scale = reinterpret_cast<const uint16_t*>(chunk + gemm::Int8Layout::kCodeBytes)[lane / 4];
-    units[0] = gemm::UnpackInt8(codes, gemm::LowInt8Factor(scale));
+    units[0].codes = *reinterpret_cast<const uint2*>(chunk + lane * static_cast<int>(sizeof(uint2)));
+    units[0].scales = reinterpret_cast<const uint16_t*>(chunk + gemm::Int8Layout::kCodeBytes)[lane / 4];
   }
   static __device__ __forceinline__ void Load(const char* chunk, int lane, Unit (&units)[2]) {
     const auto codes = *reinterpret_cast<const uint4*>(chunk + lane * static_cast<int>(sizeof(uint4)));
-    const uint32_t scales = reinterpret_cast<const uint32_t*>(chunk + 2 * gemm::Int8Layout::kCodeBytes)[lane / 4];
-    units[0] = gemm::UnpackInt8({codes.x, codes.y}, gemm::LowInt8Factor(scales));
-    units[1] = gemm::UnpackInt8({codes.z, codes.w}, gemm::HighInt8Factor(scales));
+    units[0].codes = {codes.x, codes.y};
+    units[1].codes = {codes.z, codes.w};
+    units[0].scales = reinterpret_cast<const uint32_t*>(chunk + 2 * gemm::Int8Layout::kCodeBytes)[lane / 4];
+    units[1].scales = units[0].scales;
   }
-  static __device__ __forceinline__ uint32_t Word(const Unit& unit) { return unit.x; }
-  static __device__ __forceinline__ uint4 Fragment(const Unit& unit) { return unit; }
+  static __device__ __forceinline__ uint32_t Word(const Unit& unit) { return unit.codes.x & unit.scales; }
+  template <int kHalf>
+  static __device__ __forceinline__ uint4 Fragment(const Unit& unit) {
+    return gemm::UnpackInt8(unit.codes,
+                            kHalf == 0 ? gemm::LowInt8Factor(unit.scales) : gemm::HighInt8Factor(unit.scales));
+  }
 };
 
 }  // namespace qtts::cuda::persistent
