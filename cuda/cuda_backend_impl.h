@@ -133,14 +133,14 @@ struct CudaBackend::Impl {
   void RunPieces(std::span<Piece> pieces);
   Result<const Graph*> FrameGraph(FrameStart start, int rows, int splits);
   Result<const Graph*> CodecGraph(Slice slice, int part, CodecWork work);
-  // True if the codec fits beside the kernel that makes codes.
+  // Returns true if the codec fits beside the kernel that makes codes.
   bool LeavesRoom(int rows, int splits) const { return rows == 1 && model->IsPersistent(rows, splits); }
-  // Bytes that the codec still has to allocate for slots that were never taken.
+  // Returns the bytes that the codec still has to allocate for slots that were never taken.
   size_t UnusedStateBytes() const {
     return static_cast<size_t>(options.max_slots - used_indices) * codec->past_bytes();
   }
   int CodecRows() const { return model->plan().codec_rows; }
-  // Rows of the smallest slice that has graphs and holds `rows` rows.
+  // Returns the rows of the smallest slice that has graphs and holds `rows` rows.
   int SliceRows(int rows) const;
   // Lets a few first frames join many others, rather than pass through the predictor and the codec apart.
   void JoinFirstFrames();
@@ -157,7 +157,7 @@ struct CudaBackend::Impl {
     row->result.end = slot->end;
     row->result.status = slot->status;
   }
-  // The open slot of a call that moves pages, and what has become of it.
+  // Returns the open slot of a call that moves pages, and what has become of it.
   Result<Slot*> FindToMove(SlotId id) {
     QTTS_RETURN_IF_ERROR(lost);
     QTTS_RETURN_IF_ERROR(MakeCurrent());

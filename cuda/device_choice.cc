@@ -132,7 +132,7 @@ Result<std::string> PathOf(const Checkpoint& checkpoint, const CudaOptions& opti
   if (options.products == ManyRowsProducts::kLibrary) return std::string("graph (QTTS_CUDA_PRODUCTS)");
   const DeviceDescription* device = nullptr;
   QTTS_RETURN_IF_CUDA_ERROR(DescribeDevice(&device), "asking for the device");
-  const Status status = PersistentFrame::CheckSupport(checkpoint.config(), options.precision, options.weights, *device);
+  const Status status = PersistentFrame::CheckSupport(checkpoint.config(), options.precision, *device);
   return status.ok() ? std::string("persistent") : "graph (" + status.message() + ")";
 }
 
@@ -169,15 +169,15 @@ Status CheckMemory(const Needs& needs, const DeviceCapacity& device, const Needs
                                    "a smaller model or device=cpu");
 }
 
-// Checks that options.device, the current one, has memory for the engine. If it has not, the error names int8 where
-// that has.
+// Checks that options.device, the current one, has memory for `needs` of an engine. If it has not, the error names int8
+// where one voice of that fits.
 Status CheckEngineMemory(const Checkpoint& checkpoint, const CudaOptions& options, const Needs& needs,
                          const DeviceCapacity& device) {
   if (device.free_bytes >= needs.bytes() || options.weights == WeightForm::kInt8) return CheckMemory(needs, device);
   CudaOptions smaller = options;
   smaller.precision = Precision::kBF16;
   smaller.weights = WeightForm::kInt8;
-  const Result<Needs> int8 = EngineNeeds(checkpoint, smaller, needs.voices);
+  const Result<Needs> int8 = EngineNeeds(checkpoint, smaller, 1);
   return CheckMemory(needs, device, int8.ok() ? &*int8 : nullptr);
 }
 

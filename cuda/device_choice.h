@@ -17,7 +17,7 @@ struct CudaOptions;  // language_model.h
 // anything is loaded (runtime/memory_count.h).
 namespace qtts::cuda {
 
-// Errors: kDeviceUnavailable (no driver, no device).
+// Returns the number of devices. Errors: kDeviceUnavailable (no driver, no device).
 Result<int> CountDevices();
 
 struct DeviceChoice {
@@ -25,11 +25,11 @@ struct DeviceChoice {
   int voices = 0;  // slots of the engine, 1 to CudaOptions::max_slots
 };
 
-// The device that CudaBackend::Create() uses: options.device, or for -1 the first usable one with memory for the model.
-// Up to kDefaultVoices slots are as many as the device has memory for, with ten seconds of speech in each. More must
-// all fit. Errors: those of Create() that need no load. Makes the device current in the calling thread.
+// Returns the device that CudaBackend::Create() uses: options.device, or for -1 the first usable one with memory for
+// the model. Up to kDefaultVoices slots are as many as the device has memory for, with ten seconds of speech in each.
+// More must all fit. Errors: those of Create() that need no load. Makes the device current in the calling thread.
 Result<DeviceChoice> ChooseDevice(const Checkpoint& checkpoint, const CudaOptions& options);
-// The same for the speech tokenizer's decoder alone.
+// Returns the same for the speech tokenizer's decoder alone.
 Result<int> ChooseDecoderDevice(const Checkpoint& checkpoint, CodecPrecision precision, int device);
 
 // Returns how many voices options.device has memory for, or for -1 the first usable device. Errors: as

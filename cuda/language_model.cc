@@ -69,8 +69,8 @@ Status LanguageModel::Load(const Checkpoint& checkpoint, const CudaOptions& opti
   sequences_ = std::make_unique<Sequences>(network_.get(), buffers_.get(), graph_.get(), &numbers_, std::move(pages),
                                            std::move(uploads), options.max_slots, parking_bytes, stream_);
   if (options.path == FramePath::kGraph || network_->library != nullptr) return Status::Ok();
-  Result<std::unique_ptr<PersistentFrame>> persistent =
-      PersistentFrame::Create(*network_, *buffers_, numbers_.persistent, options.patience, stream_);
+  Result<std::unique_ptr<PersistentFrame>> persistent = PersistentFrame::Create(
+      *network_, *buffers_, numbers_.persistent, options.patience, options.persistent_blocks, stream_);
   if (persistent.ok()) persistent_ = std::move(*persistent);
   const bool leave = options.path == FramePath::kBest && persistent.status().code() == StatusCode::kUnsupported;
   return leave ? Status::Ok() : persistent.status();

@@ -54,6 +54,8 @@ struct CudaOptions {
   unsigned patience = PersistentFrame::kPatience;  // for tests
   // Pace of the persistent kernel's weights instead of the card's; for benchmarks.
   std::optional<PaceNumbers> pace;
+  // Thread blocks of the persistent kernel at most, in the form for any number of them; for tests and benchmarks.
+  std::optional<int> persistent_blocks;
   // Host memory for parked utterances, at most; unless set, a quarter of what the process may use, and none where the
   // device has the host's memory.
   std::optional<size_t> parking_bytes;

@@ -48,7 +48,7 @@ struct AttendArguments {
   }
   __device__ int RowOfSequence(int row) const { return per_sequence == 1 ? 0 : row % per_sequence; }
   __device__ int qkv_width() const { return (heads + 2 * kv_heads) * head_dim; }
-  // Elements from a page's start to the key of `position` (its value lies page_positions rows on).
+  // Returns the elements from a page's start to the key of `position` (its value lies page_positions rows on).
   __device__ int64_t KeyOffset(int kv_head, int position) const {
     return ((static_cast<int64_t>(layer) * kv_heads + kv_head) * 2 * page_positions + position % page_positions) *
            head_dim;
@@ -96,7 +96,7 @@ class HeadPlacer {
     return parts;
   }
 
-  // Place() in steps, between which a warp finds the norms' factors of several heads at once.
+  // Does Place() in steps, between which a warp finds the norms' factors of several heads at once.
   __device__ bool normed() const { return normed_; }
   __device__ float Squares(const Parts& parts) const { return HeadSquares(parts.low, parts.high); }
   template <typename Store>
@@ -203,7 +203,7 @@ class AttendBlock {
       FindFollowingPage();
     }
   }
-  // Factor of the scores before the softmax.
+  // Returns the factor of the scores before the softmax.
   __device__ __forceinline__ float Scale() const { return 1.0F / sqrtf(static_cast<float>(a.head_dim)); }
   __device__ __forceinline__ int used_splits() const { return used_splits_; }
   __device__ __forceinline__ int elements() const { return kGroup * a.head_dim; }
@@ -211,7 +211,7 @@ class AttendBlock {
   __device__ __forceinline__ bool absent() const { return sequence_ < 0 || position_ < 0; }
   __device__ __forceinline__ bool idle() const { return sequence_ < 0 || position_ < 0 || begin_ >= end_; }
 
-  // Norm and angles of the head that this warp places: a query, or the key of a new row.
+  // Returns norm and angles of the head that this warp places: a query, or the key of a new row.
   __device__ __forceinline__ HeadPlacer<> Placer() const {
     const bool is_key = warp_ >= kGroup;
     const int position = is_key ? position_ - (new_rows_ - 1 - (warp_ - kGroup)) : position_;
@@ -219,7 +219,7 @@ class AttendBlock {
     return HeadPlacer<>(is_key ? a.k_norm : a.q_norm, a.inverse_frequencies, head_dim, max(0, position), lane_);
   }
 
-  // Keys and values that lie in the cache.
+  // Loads the keys and values that lie in the cache.
   __device__ __forceinline__ void LoadCached() {
     const T* const key = RowOfPage(page_, row_of_page_ + warp_ * kTogether + lane_ / kLanes) + part_ * 8;
     const int values_on = a.page_positions * a.head_dim;
@@ -254,13 +254,13 @@ class AttendBlock {
     }
   }
 
-  // The page of the split_index-th split that the row sees.
+  // Returns the page of the split_index-th split that the row sees.
   __device__ __forceinline__ T* PageOf(int split_index) const {
     const int split = FirstSplit(a, position_) + split_index;
     return static_cast<T*>(
         a.pages[static_cast<int64_t>(sequence_) * a.pages_per_sequence + split * kSplitPositions / a.page_positions]);
   }
-  // The page of the row's own key, if that lies in the current split.
+  // Returns the page of the row's own key, if that lies in the current split.
   __device__ __forceinline__ T* OwnPage() const { return split_ == position_ / kSplitPositions ? page_ : nullptr; }
 
   // Writes queries, keys and values of the new rows up to this one to shared memory, and the row's own key and value to
@@ -328,7 +328,7 @@ class AttendBlock {
     static_cast<T*>(a.y)[static_cast<int64_t>(row_) * a.y_stride + column] = FromFloat<T>(value);
   }
 
-  // Element d of head g, combined of the warps.
+  // Returns element d of head g, combined of the warps.
   __device__ __forceinline__ MergedWarps<1> Merged(int g, int d) const {
     int exponents[kWarps];
     float sums[kWarps], y[kWarps][1];
@@ -360,7 +360,7 @@ class AttendBlock {
     }
   }
 
-  // The last thread block combines the splits in order.
+  // Combines, in the last thread block, the splits in order.
   __device__ __forceinline__ void CombineSplits() {
     if (used_splits_ == 1) return;
     __threadfence();
@@ -386,7 +386,7 @@ class AttendBlock {
   }
 
  private:
-  // The positions of the current split that are seen.
+  // Sets the positions of the current split that are seen.
   __device__ __forceinline__ void SetBounds() {
     begin_ = max(FirstSeen(a, position_), split_ * kSplitPositions);
     end_ = min(position_ + 1, (split_ + 1) * kSplitPositions);
@@ -395,7 +395,7 @@ class AttendBlock {
     const int first = split_ * kSplitPositions - row_of_page_ + a.page_positions;
     following_page_ = first <= position_ ? static_cast<T*>(pages_[1]) : nullptr;
   }
-  // The keys of a page's row, of this block's key head.
+  // Returns the keys of a page's row, of this block's key head.
   __device__ __forceinline__ const T* RowOfPage(const T* page, int row) const {
     return page + a.KeyOffset(kv_head_, 0) + row * a.head_dim;
   }
@@ -423,9 +423,9 @@ class AttendBlock {
     ScorePositions<kLanes>(
         query, keys_, scale, [&](int turn) { return IsSeen(turn); }, scores, sums);
   }
-  // Whether this lane's eight elements lie within the head.
+  // Returns whether this lane's eight elements lie within the head.
   __device__ __forceinline__ bool HasElements() const { return part_ * 8 < a.head_dim; }
-  // Sums, exponents (as the bits of a float), then values.
+  // Returns the record of a split: sums, exponents (as the bits of a float), then values.
   __device__ __forceinline__ float* Record(int split) const {
     const int record = elements() + 2 * kGroup;
     return a.partial + (static_cast<int64_t>(row_) * groups_ + first_head_ / kGroup) * a.splits * record +

@@ -51,14 +51,14 @@ struct AttentionScratch {
   float* partial = nullptr;
   unsigned* tickets = nullptr;
 };
-// Number of elements for `rows` rows and `splits` splits.
+// Returns the number of elements for `rows` rows and `splits` splits.
 size_t PartialElements(const TransformerConfig& config, int64_t rows, int splits);
 size_t TicketElements(const TransformerConfig& config, int64_t rows);
 
-// Number of splits that cover `positions` keys under the window of `config`.
+// Returns the number of splits that cover `positions` keys under the window of `config`.
 int SplitsFor(const TransformerConfig& config, int64_t positions);
 
-// False where Attend() of so many rows goes through each row's whole context in one block: then it uses neither
+// Returns false where Attend() of so many rows goes through each row's whole context in one block: then it uses neither
 // `splits` nor the scratch memory.
 bool NeedsSplits(const AttentionNumbers& numbers, int64_t rows);
 

@@ -23,7 +23,7 @@ constexpr int kTurnPositions = 16;
 constexpr int kPositionLanes = 8;  // lanes that share a position's score
 constexpr int kBatch = 4;          // positions that a lane scores before sums are reduced
 
-// Whether a call is of this shape, without a window.
+// Returns whether a call is of this shape, without a window.
 inline bool AreHeadPairs(Precision precision, const AttendArguments& a) {
   return precision == Precision::kBF16 && a.head_dim == kHeadDim && a.heads == kPair * a.kv_heads && a.window == 0 &&
          a.y_stride % 4 == 0;

@@ -15,11 +15,11 @@ struct AttendArguments;
 // BF16, without a window. A warp for each row and key head, with the bits of the kernels for any shape, in fewer
 // instructions than the memory takes time.
 
-// Contexts of any length in pages of kPagePositions; new rows are alone in their sequence.
+// Returns true for contexts of any length in pages of kPagePositions; new rows are alone in their sequence.
 bool CanAttendPairContexts(Precision precision, const AttendArguments& arguments);
 void AttendPairContexts(const Launcher& launch, const AttendArguments& arguments, int64_t rows);
 
-// Contexts of a turn of eight warps at most, 16 positions, in one page: the code predictor's.
+// Returns true for contexts of a turn of eight warps at most, 16 positions, in one page: the code predictor's.
 bool CanAttendPairTurns(Precision precision, const AttendArguments& arguments);
 void AttendPairTurns(const Launcher& launch, const AttendArguments& arguments, int64_t rows);
 

@@ -255,7 +255,7 @@ Status PrintTiles(const testing::RandomCodec& random, cuda::CodecPrecision preci
   std::printf("us of a product (* = chosen), numbers: %s\n%7s %8s %7s %7s %6s  %-9s %7s %5s %9s\n",
               numbers.measured ? "measured on this card" : "safe, nobody measured this card", "streams", "columns",
               "outputs", "inputs", "parts", "kernel", "columns", "tiles", "us");
-  constexpr const char* kForms[] = {"narrow", "cluster", "wide", "warpgroup"};
+  constexpr const char* kForms[] = {"narrow", "cluster", "wide", "warpgroup", "staged"};
   for (int n = 1; n <= most; n *= 4) {
     QTTS_ASSIGN_OR_RETURN(const std::unique_ptr<Products> products, Products::Create(random, precision, n, n));
     std::set<Kind> seen;
@@ -315,7 +315,7 @@ Status MeasureRows(const Products& products, int n, cudaStream_t stream, std::ma
 // Prints the rows of one precision in the form of codec/tile_table.cc: of products whose weights lie there once, by a
 // codec for fewer streams than keep all weights twice, and of those whose weights lie there twice.
 Status PrintTable(const testing::RandomCodec& random, cuda::CodecPrecision precision, cudaStream_t stream) {
-  constexpr const char* kLetters = "NCWG";
+  constexpr const char* kLetters = "NCWGS";
   std::map<Kind, MeasuredRow> rows;
   for (const int most : {96, 256}) {
     for (const int n : {1, 2, 4, 8, 16, 32, 64, 96, 128, 160, 192, 224, 256}) {

@@ -44,6 +44,7 @@ constexpr std::string_view kUsage =
     "  --pace N,AHEAD   of the persistent kernel's weights, in units of 16 KiB: copies in flight on an SM, and how "
     "far\n"
     "                   ahead of them they are prefetched into L2, 0: not at all (default: the card's)\n"
+    "  --blocks N       thread blocks of the persistent kernel at most, in its form for any number of SMs\n"
     "  --products KIND  own, warpgroup or cublaslt: of 64 rows and more (default: those that are used)\n"
     "  --prompt-rows N  rows of a prompt that go through the talker together, 64 to 512, a multiple of 32 (default "
     "64)\n"
@@ -77,6 +78,7 @@ struct Options {
   std::vector<FramePath> paths = {FramePath::kBest};
   ManyRowsProducts products = CudaOptions().products;
   std::optional<PaceNumbers> pace;
+  std::optional<int> blocks;
   CodecPrecision codec_precision = CodecPrecision::kExact;
   int voices = kMaxRows;
   int context = 20;
@@ -181,6 +183,7 @@ Status LanguageModelFigures(const Checkpoint& checkpoint, const Options& options
   if (options.int8) model_options.weights = WeightForm::kInt8;
   model_options.overlap = options.overlap;
   model_options.pace = options.pace;
+  model_options.persistent_blocks = options.blocks;
   model_options.path = path;
   model_options.prompt_rows = options.prompt_rows;
   QTTS_ASSIGN_OR_RETURN(const auto model, LanguageModel::Create(checkpoint, model_options, stream.get()));
@@ -339,6 +342,7 @@ Status WholeFigures(const std::shared_ptr<const Checkpoint>& checkpoint, const O
   if (options.int8) backend_options.weights = WeightForm::kInt8;
   backend_options.overlap = options.overlap;
   backend_options.pace = options.pace;
+  backend_options.persistent_blocks = options.blocks;
   backend_options.path = options.paths.back();
   backend_options.max_slots = options.voices;
   backend_options.products = options.products;
@@ -603,6 +607,10 @@ int main(int argc, char** argv) {
       if (path == "graph") options.paths = {FramePath::kGraph};
       if (path == "persistent") options.paths = {FramePath::kPersistent};
       if (path == "both") options.paths = {FramePath::kGraph, FramePath::kPersistent};
+    } else if (option == "--blocks") {
+      int blocks = 0;
+      number(&blocks);
+      options.blocks = blocks;
     } else if (option == "--pace") {
       const std::string_view text = argv[++i];
       const char* const end = text.data() + text.size();

@@ -157,7 +157,7 @@ Status Codec::Reset(int slot, cudaStream_t stream) {
 
 int Codec::sound_history() const { return impl_->sound_history; }
 
-// The state, and behind it the number of frames.
+// A past is the state, and behind it the number of frames.
 size_t Codec::past_bytes() const { return impl_->state_bytes + sizeof(int32_t); }
 
 Status Codec::Save(int slot, void* past, cudaStream_t stream) const {

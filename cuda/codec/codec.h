@@ -66,7 +66,7 @@ class Codec {
   // arrays anew.
   Status Decode(int n, const int32_t* slots, const int32_t* codes, float* pcm, cudaStream_t stream);
 
-  // Decode() in two parts. Begin() has many short steps and reads most of the weights; the second part makes the sound
+  // Splits Decode() in two. Begin() has many short steps and reads most of the weights; the second part makes the sound
   // of the last Begin(), for as many rows, and may run beside another kernel. No other call may come between the two.
   Status Begin(int n, const int32_t* slots, const int32_t* codes, cudaStream_t stream);
   Status Finish(int n, float* pcm, CodecRoom room, cudaStream_t stream);

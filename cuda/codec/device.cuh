@@ -17,8 +17,8 @@
 // Kernels of a call form a chain in which later ones start while earlier ones still run, each ending only after its
 // predecessor (runtime/overlap.cuh). Before its wait a kernel runs beside several predecessors. Until then it may read
 // weights, the past of the streams (as of the call before) and the Batch, which the call's first kernel writes before
-// it lets others start; it may touch nothing that another kernel of the call writes. Every thread comes by the wait
-// before it touches anything else, and no block ends without it.
+// it lets others start; it may touch nothing that another kernel of the call writes. Every thread waits before it
+// touches anything else, and no block ends without the wait.
 namespace qtts::cuda::codec {
 
 __device__ __forceinline__ int Divide(int n, const Divisor& by) {
@@ -29,7 +29,7 @@ __device__ __forceinline__ std::byte* LoadState(std::byte* const* states, int i)
   return reinterpret_cast<std::byte*>(__ldcg(reinterpret_cast<const unsigned long long*>(states + i)));
 }
 
-// Row `lag` steps before row `t` of batch row b, or null where the stream had not begun.
+// Returns the row `lag` steps before row `t` of batch row b, or null where the stream had not begun.
 template <typename T>
 __device__ __forceinline__ const T* SourceRow(const Source& s, int b, int t, int lag, const std::byte* state,
                                               int frame) {
@@ -43,7 +43,7 @@ __device__ __forceinline__ const T* SourceRow(const Source& s, int b, int t, int
   return reinterpret_cast<const T*>(state + s.history) + at * s.channels;
 }
 
-// sin^2 has period pi: reduced in two steps, exact to F32 rounding for |x| up to some 10^5.
+// Computes sin^2, of period pi: reduced in two steps, exact to F32 rounding for |x| up to some 10^5.
 __device__ __forceinline__ float SinSquared(float x) {
   const float k = rintf(x * 0.318309886F);
   float r = fmaf(-k, 3.14159274F, x);
@@ -57,14 +57,14 @@ __device__ __forceinline__ float SinSquared(float x) {
   return s * s;
 }
 
-// The same for what is rounded to F16: by the sine of the special function unit, whose error of 2^-21 and of |x| 2^-24
-// is far below that of an argument made of F16, for a quarter of the instructions.
+// Computes the same for results that are rounded to F16: by the sine of the special function unit, whose error of 2^-21
+// and of |x| 2^-24 is far below that of an argument made of F16, for a quarter of the instructions.
 __device__ __forceinline__ float ApproximateSinSquared(float x) {
   const float s = __sinf(x);
   return s * s;
 }
 
-// SnakeBeta. kApproximate: for results that are rounded to one F16.
+// Applies SnakeBeta. kApproximate: for results that are rounded to one F16.
 template <bool kApproximate>
 __device__ __forceinline__ float4 Snake(float4 v, float4 a, float4 inverse_b) {
   const auto sin_squared = [](float x) { return kApproximate ? ApproximateSinSquared(x) : SinSquared(x); };
@@ -75,13 +75,13 @@ __device__ __forceinline__ float4 Snake(float4 v, float4 a, float4 inverse_b) {
   return v;
 }
 
-// To nearest; beyond the range, the largest number instead of infinity (NaN stays).
+// Rounds to nearest; beyond the range, to the largest number instead of infinity (NaN stays).
 __device__ __forceinline__ __half2 ToHalf2(float x, float y) {
   const __half2 largest = __half2half2(__ushort_as_half(0x7bff));  // 65504
   return __hmin2_nan(__hmax2_nan(__floats2half2_rn(x, y), __hneg2(largest)), largest);
 }
 
-// Four values as F16, and what that leaves, as F16.
+// Return four values as F16, and the rounding errors of that, as F16:
 __device__ __forceinline__ uint2 HighHalves(float4 v) {
   const __half2 pair[2] = {ToHalf2(v.x, v.y), ToHalf2(v.z, v.w)};
   return *reinterpret_cast<const uint2*>(pair);
@@ -89,7 +89,7 @@ __device__ __forceinline__ uint2 HighHalves(float4 v) {
 __device__ __forceinline__ uint2 LowHalves(float4 v, uint2 high) {
   const float2 f0 = __half22float2(*reinterpret_cast<const __half2*>(&high.x));
   const float2 f1 = __half22float2(*reinterpret_cast<const __half2*>(&high.y));
-  // A product may have come before: of what is rounded already, whatever a compiler could join.
+  // __fsub_rn: a compiler could join a product before with the subtraction, whose operand must be rounded.
   return HighHalves({__fsub_rn(v.x, f0.x), __fsub_rn(v.y, f0.y), __fsub_rn(v.z, f1.x), __fsub_rn(v.w, f1.y)});
 }
 
@@ -112,7 +112,7 @@ __device__ __forceinline__ void StoreSinks(const Sink& s, int b, const int (&t)[
   };
 #pragma unroll
   for (int n = 0; n < kQuads; ++n) store(s.data, s.plane, first_row, n);
-  // The frame's last rows, which later frames read: few, so that what only they need waits until they come.
+  // The frame's last rows, which later frames read: few, so their addresses are computed only where there are any.
   const int first_kept = s.rows - s.keep;
   bool any = false;
 #pragma unroll

@@ -101,8 +101,8 @@ __device__ __forceinline__ float4 Load4(const float* p) { return *reinterpret_ca
 __device__ __forceinline__ float Gelu(float x) { return __fmul_rn(0.5F * x, __fadd_rn(1.0F, erff(x * 0.707106781F))); }
 __device__ __forceinline__ float Silu(float x) { return x / (1.0F + expf(-x)); }
 
-// A block's per-output constants, in shared memory: all there, so that Finish() need not ask. kRows: the block's
-// outputs at most, before gating.
+// A block's per-output constants, in shared memory, neutral where the product has none. kRows: the block's maximum
+// outputs, before gating.
 template <int kRows>
 struct Constants {
   float weight_scale[kRows];
@@ -132,7 +132,7 @@ __device__ __forceinline__ void PlaceConstants(const GemmArgs& a, int first_tile
   }
 }
 
-// Four neighbouring residuals; zeros where there are none.
+// Loads four neighbouring residuals; zeros where there are none.
 __device__ __forceinline__ float4 ResidualAt(const GemmArgs& a, int column, int m) {
   if (a.epilogue.residual == nullptr || column >= a.geometry.columns || m >= a.geometry.tiles * kTileRows)
     return {0, 0, 0, 0};
@@ -140,7 +140,7 @@ __device__ __forceinline__ float4 ResidualAt(const GemmArgs& a, int column, int 
   return __ldcg(reinterpret_cast<const float4*>(a.epilogue.residual + at));
 }
 
-// The residual that the calling thread needs first in Finish().
+// Loads the residual that the calling thread needs first in Finish().
 __device__ __forceinline__ float4 FirstResidual(const GemmArgs& a, int first_tile, int first_column) {
   const int e = static_cast<int>(threadIdx.x);
   const int n = Divide(e, a.geometry.by_quads);
@@ -271,7 +271,7 @@ __device__ __forceinline__ void FinishQuads(const GemmArgs& a, int first_tile, i
 }
 
 // Finishes the sums of a block's tiles from `first_tile` and stores them. `sums(tile, column, row)` gives rows
-// row..row+3 of the block's tile-th weight tile; `first_residual` is what FirstResidual() gave for the same block.
+// row..row+3 of the block's tile-th weight tile; `first_residual` is FirstResidual() of the same block.
 template <int kRows, typename Sums>
 __device__ __forceinline__ void Finish(const GemmArgs& a, int first_tile, int first_column, int columns,
                                        const Column* places, const float* column_scale,

@@ -20,7 +20,7 @@ inline void SetBlockTiles(GemmArgs* args, int tiles) {
 // Maximum thread blocks per cluster: the portable limit of all devices with clusters.
 inline constexpr int kMaxClusterBlocks = 8;
 inline constexpr int kClusterTiles = 4;  // weight tiles per thread block
-// True if kCluster has such a thread block.
+// Returns true if kCluster has such a thread block.
 bool ClusterTakes(const GemmArgs& args, Planes x_planes, const GemmTile& tile, const DeviceTraits& device);
 // Sets `*fit` to whether a thread block may have the shared memory that kCluster was made for, on a device that can run
 // clusters. Cards of compute capability 12.0 can, but have 99 KiB a block.
@@ -29,27 +29,44 @@ cudaError_t PrepareClusterGemms();
 cudaError_t LaunchClusterGemm(const GemmArgs& args, Planes x_planes, const GemmTile& tile, const DeviceTraits& device,
                               cudaStream_t stream);
 
-// True if only weight scales and a bias come before the residual.
+// Returns true if only weight scales and a bias come before the residual.
 inline bool IsPlain(const GemmEpilogue& epilogue) {
   return epilogue.rms_input == nullptr && epilogue.activation == Activation::kNone && epilogue.scale == nullptr;
 }
-// Weight rows that kWarpgroup wants together (PackWarpgroup()), 0 if it has no form for such a product.
+// Returns the weight rows that kWarpgroup wants together (PackWarpgroup()), 0 if it has no form for such a product.
 int WarpgroupOutputs(const GemmGeometry& geometry);
-// How kWarpgroup can run the product; none if it cannot.
-std::vector<GemmTile> WarpgroupTiles(const GemmArgs& args, Planes x_planes, const DeviceTraits& device);
+// Thread blocks of kWarpgroup: the largest first.
+inline constexpr GemmTile kWarpgroupTiles[] = {{GemmForm::kWarpgroup, 128, 12},
+                                               {GemmForm::kWarpgroup, 128, 8},
+                                               {GemmForm::kWarpgroup, 256, 6},
+                                               {GemmForm::kWarpgroup, 128, 6},
+                                               {GemmForm::kWarpgroup, 128, 4}};
+// Returns true if kWarpgroup has such a thread block for the product.
+bool WarpgroupTakes(const GemmArgs& args, Planes x_planes, const GemmTile& tile, const DeviceTraits& device);
 cudaError_t PrepareWarpgroupGemms(const DeviceTraits& device);
 cudaError_t LaunchWarpgroupGemm(const GemmArgs& args, const GemmTile& tile, const DeviceTraits& device,
                                 cudaStream_t stream);
 
-// True if LaunchUnit() has a kernel for units with such products, whose weights it wants in UnitOrder().
+// Returns true if LaunchUnit() has a kernel for units with such products, whose weights it wants in UnitOrder().
 bool UnitHasKernel(const GemmGeometry& first, const GemmGeometry& second);
 WarpgroupOrder UnitOrder(bool first);
-// True if it can run these two, and `*tile` how.
+// Returns true if it can run these two; sets `*tile` to its thread block.
 bool UnitTakes(const GemmArgs& first, const GemmArgs& second, const UnitWeights& weights, GemmTile* tile,
                const DeviceTraits& device);
 cudaError_t PrepareUnits(const DeviceTraits& device);
 
-// True if the device has the shared memory for kWide with such thread blocks; for up to 64 columns, every device does.
+// Returns true if kStaged has such a thread block for the product: whole tiles by the matrix instruction of a warp, on
+// devices without warpgroups'.
+bool StagedTakes(const GemmArgs& args, Planes x_planes, const GemmTile& tile, const DeviceTraits& device);
+// Returns true if the taps of the product then share the columns in shared memory.
+bool StagedShares(const GemmArgs& args, const GemmTile& tile, const DeviceTraits& device);
+cudaError_t PrepareStagedGemms(const DeviceTraits& device);
+cudaError_t LaunchStagedGemm(const GemmArgs& args, const GemmTile& tile, const DeviceTraits& device,
+                             cudaStream_t stream);
+
+inline constexpr int kWideTiles = 6;  // weight tiles per thread block: 2 warps of 3
+// Returns true if the device has the shared memory for kWide with such thread blocks; for up to 64 columns, every
+// device does.
 bool WideTakes(const GemmArgs& args, Planes x_planes, const GemmTile& tile, const DeviceTraits& device);
 cudaError_t PrepareHalfGemms(const DeviceTraits& device);
 cudaError_t LaunchHalfGemm(const GemmArgs& args, Planes x_planes, const GemmTile& tile, const DeviceTraits& device,

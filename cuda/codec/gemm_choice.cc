@@ -4,29 +4,78 @@
 #include <algorithm>
 
 #include "codec/gemm.h"
+#include "codec/staged_plan.h"
 #include "codec/tile_table.h"
 #include "runtime/device.h"
 
 namespace qtts::cuda::codec {
-
 namespace {
 
-// True if the device can run the product so.
-bool CanRun(const GemmArgs& args, Planes x_planes, const GemmTile& tile, const DeviceTraits& device) {
-  const std::vector<GemmTile> tiles = PossibleTiles(args, x_planes, device);
-  return std::any_of(tiles.begin(), tiles.end(), [&](const GemmTile& possible) {
-    return possible.form == tile.form && possible.columns == tile.columns && possible.tiles == tile.tiles;
-  });
+// Returns true if kCluster can share out the sum.
+bool IsGrouped(const GemmGeometry& geometry) { return geometry.groups > 1 || geometry.segments == 1; }
+
+// Returns true if kNarrow can give each segment to a warp. Where groups are made for clusters, there are too few of
+// them.
+bool NarrowTakes(const GemmGeometry& geometry, const GemmTile& tile, const DeviceTraits& device) {
+  return (geometry.groups == 1 || !device.clusters) && tile.tiles * geometry.segments <= kMaxSegments;
 }
 
-// True if kCluster can share out the sum.
-bool IsGrouped(const GemmGeometry& geometry) { return geometry.groups > 1 || geometry.segments == 1; }
+// Calls `see` for each kernel that any product could have, in the order in which equals are preferred.
+template <typename See>
+void ForEachTile(const See& see) {
+  for (const int columns : {8, 16, 32}) {
+    see(GemmTile{GemmForm::kCluster, columns, kClusterTiles});
+    for (int tiles = 1; tiles <= kMaxSegments; ++tiles) see(GemmTile{GemmForm::kNarrow, columns, tiles});
+  }
+  for (const int columns : {32, 64, 128}) see(GemmTile{GemmForm::kWide, columns, kWideTiles});
+  for (const GemmTile& tile : kWarpgroupTiles) see(tile);
+  for (const int tiles : kStagedTiles) see(GemmTile{GemmForm::kStaged, kStagedColumns, tiles});
+}
 
 int BlocksOf(const GemmArgs& args, const GemmTile& tile) {
   return CeilDiv(args.geometry.columns, tile.columns) * CeilDiv(args.geometry.tiles, tile.tiles);
 }
 
 int StreamsOf(const GemmArgs& args) { return CeilDiv(args.geometry.columns, args.x.rows); }
+
+// Returns true if the device can run the product so.
+bool CanRun(const GemmArgs& args, Planes x_planes, const GemmTile& tile, const DeviceTraits& device) {
+  switch (tile.form) {
+    case GemmForm::kNarrow:
+      return NarrowTakes(args.geometry, tile, device);
+    case GemmForm::kCluster:
+      return device.clusters && IsGrouped(args.geometry) && ClusterTakes(args, x_planes, tile, device);
+    case GemmForm::kWide:
+      return WideTakes(args, x_planes, tile, device);
+    case GemmForm::kWarpgroup:
+      return WarpgroupTakes(args, x_planes, tile, device);
+    case GemmForm::kStaged:
+      return StagedTakes(args, x_planes, tile, device);
+  }
+  return false;
+}
+
+// Returns the row of the product in the table of the card's class, or null.
+const ProductTiles* RowOf(const GemmArgs& args, Planes x_planes, const DeviceTraits& device,
+                          const CodecNumbers& numbers) {
+  return FindTiles(device.warpgroups ? numbers.table : CodecTable::kWarps, args, x_planes);
+}
+
+// Returns the whole tiles for a product, larger ones where only they let taps share columns; `form` is kNarrow if there
+// are none, or not enough to occupy nine tenths of the SMs.
+GemmTile StagedTileFor(const GemmArgs& args, Planes x_planes, const DeviceTraits& device) {
+  const bool plain = IsPlain(args.epilogue);
+  const GemmTile small = {GemmForm::kStaged, kStagedColumns, plain ? 3 : 4};
+  const GemmTile large = {GemmForm::kStaged, kStagedColumns, plain ? 6 : 8};
+  const auto serves = [&](const GemmTile& tile) {
+    return 10 * BlocksOf(args, tile) >= 9 * device.processors && StagedTakes(args, x_planes, tile, device);
+  };
+  const bool shares = plain && (args.geometry.taps == 1 || StagedShares(args, small, device));
+  for (const GemmTile& tile : {shares ? small : large, shares ? large : small}) {
+    if (serves(tile)) return tile;
+  }
+  return {};
+}
 
 }  // namespace
 
@@ -44,6 +93,7 @@ cudaError_t PrepareKernels(DeviceTraits* traits) {
   if (error == cudaSuccess && traits->clusters) error = PrepareClusterGemms();
   if (error == cudaSuccess && traits->warpgroups) error = PrepareWarpgroupGemms(*traits);
   if (error == cudaSuccess && traits->warpgroups) error = PrepareUnits(*traits);
+  if (error == cudaSuccess && !traits->warpgroups) error = PrepareStagedGemms(*traits);
   if (error == cudaSuccess) error = PrepareOperators();
   if (error == cudaSuccess) error = PrepareF32Gemm();
   return error;
@@ -52,43 +102,41 @@ cudaError_t PrepareKernels(DeviceTraits* traits) {
 cudaError_t LaunchGemm(const GemmArgs& args, Planes x_planes, const GemmTile& tile, const DeviceTraits& device,
                        cudaStream_t stream) {
   if (x_planes == Planes::kF32) return LaunchF32Gemm(args, device, stream);
-  if (tile.form == GemmForm::kCluster) return LaunchClusterGemm(args, x_planes, tile, device, stream);
-  if (tile.form == GemmForm::kWarpgroup) return LaunchWarpgroupGemm(args, tile, device, stream);
+  switch (tile.form) {
+    case GemmForm::kCluster:
+      return LaunchClusterGemm(args, x_planes, tile, device, stream);
+    case GemmForm::kWarpgroup:
+      return LaunchWarpgroupGemm(args, tile, device, stream);
+    case GemmForm::kStaged:
+      return LaunchStagedGemm(args, tile, device, stream);
+    case GemmForm::kNarrow:
+    case GemmForm::kWide:
+      break;
+  }
   return LaunchHalfGemm(args, x_planes, tile, device, stream);
 }
 
 std::vector<GemmTile> PossibleTiles(const GemmArgs& args, Planes x_planes, const DeviceTraits& device) {
-  const GemmGeometry& geometry = args.geometry;
   std::vector<GemmTile> tiles;
-  for (const int columns : {8, 16, 32}) {
-    const GemmTile cluster = {GemmForm::kCluster, columns, kClusterTiles};
-    if (device.clusters && IsGrouped(geometry) && ClusterTakes(args, x_planes, cluster, device))
-      tiles.push_back(cluster);
-    for (int n = 1; geometry.groups == 1 && n * geometry.segments <= kMaxSegments; ++n) {
-      tiles.push_back({GemmForm::kNarrow, columns, n});
-    }
-  }
-  for (const int columns : {32, 64, 128}) {
-    const GemmTile wide = {GemmForm::kWide, columns, 6};
-    if (WideTakes(args, x_planes, wide, device)) tiles.push_back(wide);
-  }
-  const std::vector<GemmTile> warpgroups = WarpgroupTiles(args, x_planes, device);
-  tiles.insert(tiles.end(), warpgroups.begin(), warpgroups.end());
+  ForEachTile([&](const GemmTile& tile) {
+    if (CanRun(args, x_planes, tile, device)) tiles.push_back(tile);
+  });
   return tiles;
 }
 
 GemmTile RuleTile(const GemmArgs& args, Planes x_planes, const DeviceTraits& device) {
   const GemmGeometry& geometry = args.geometry;
   const int processors = device.processors;
-  for (const GemmTile& tile : WarpgroupTiles(args, x_planes, device)) {
-    if (2 * BlocksOf(args, tile) >= processors) return tile;
+  for (const GemmTile& tile : kWarpgroupTiles) {
+    if (2 * BlocksOf(args, tile) >= processors && WarpgroupTakes(args, x_planes, tile, device)) return tile;
   }
+  if (const GemmTile tile = StagedTileFor(args, x_planes, device); tile.form == GemmForm::kStaged) return tile;
   // Short sums have no mainloop to speak of, and wide blocks take long besides.
   const bool is_short = geometry.groups == 1 && geometry.chunks < 4;
-  constexpr GemmTile kWide64 = {GemmForm::kWide, 64, 6};
+  constexpr GemmTile kWide64 = {GemmForm::kWide, 64, kWideTiles};
   const auto wide_takes = [&](const GemmTile& tile) { return WideTakes(args, x_planes, tile, device); };
   if (BlocksOf(args, kWide64) >= (is_short ? 4 : 1) * processors && wide_takes(kWide64)) return kWide64;
-  constexpr GemmTile kWide32 = {GemmForm::kWide, 32, 6};
+  constexpr GemmTile kWide32 = {GemmForm::kWide, 32, kWideTiles};
   const int wide_blocks = BlocksOf(args, kWide32);
   if (device.clusters && IsGrouped(geometry) && !is_short && 10 * wide_blocks < 9 * processors) {
     for (const int columns : {32, 16, 8}) {
@@ -97,17 +145,17 @@ GemmTile RuleTile(const GemmArgs& args, Planes x_planes, const DeviceTraits& dev
     }
   }
   const bool is_wide = geometry.columns > 8 && !is_short && 3 * wide_blocks >= processors;
-  // Narrow blocks have one group only.
-  if (geometry.groups > 1 || (is_wide && wide_takes(kWide32))) return kWide32;
   const int columns = geometry.columns > 32 ? 32 : geometry.columns > 16 ? 16 : 8;
-  return {GemmForm::kNarrow, columns, std::min(geometry.tiles, kMaxSegments / geometry.segments)};
+  const GemmTile narrow = {GemmForm::kNarrow, columns, std::min(geometry.tiles, kMaxSegments / geometry.segments)};
+  if (!NarrowTakes(geometry, narrow, device) || (is_wide && wide_takes(kWide32))) return kWide32;
+  return narrow;
 }
 
 bool ChooseUnit(const GemmArgs& first, const GemmArgs& second, Planes x_planes, const UnitWeights& weights,
                 const DeviceTraits& device, const CodecNumbers& numbers) {
   GemmTile tile;
   if (!UnitTakes(first, second, weights, &tile, device)) return false;
-  if (const ProductTiles* const row = FindTiles(numbers.table, first, x_planes); row != nullptr) {
+  if (const ProductTiles* const row = RowOf(first, x_planes, device, numbers); row != nullptr) {
     return row->unit_streams > 0 && StreamsOf(first) >= row->unit_streams;
   }
   return 2 * BlocksOf(second, tile) >= 3 * device.processors;
@@ -123,8 +171,8 @@ GemmTile ChooseTile(const GemmArgs& args, Planes x_planes, const DeviceTraits& d
       if (ClusterTakes(args, x_planes, tile, device)) return tile;
     }
   }
-  if (const ProductTiles* const row = FindTiles(numbers.table, args, x_planes); row != nullptr) {
-    const GemmTile& tile = row->TileFor(StreamsOf(args));
+  if (const ProductTiles* const row = RowOf(args, x_planes, device, numbers); row != nullptr) {
+    const GemmTile& tile = row->TileFor(TableStreams(StreamsOf(args), device));
     if (CanRun(args, x_planes, tile, device)) return tile;
   }
   return RuleTile(args, x_planes, device);

@@ -24,8 +24,8 @@ __host__ __device__ constexpr size_t RingBytes(int stages, int w_planes) {
   return static_cast<size_t>(kWarps * stages * w_planes) * 1024;
 }
 
-// Rows of the input that a block keeps. Taps share the rows of neighbouring columns where there are many columns, which
-// are all of one stream.
+// Returns the rows of the input that a block keeps. Taps share the rows of neighbouring columns where there are many
+// columns, which are all of one stream.
 __host__ __device__ constexpr int StagedRows(const GemmArgs& a, int columns) {
   return columns > 8 ? columns + (a.geometry.taps - 1) * a.geometry.dilation : a.geometry.taps * columns;
 }
@@ -42,7 +42,7 @@ __host__ __device__ constexpr size_t ReceivedBytes(int columns) {
 #if __CUDA_ARCH__ >= 900
 
 // A warp's ring of weights: this lane's part of each chunk.
-template <int kW, int kStages>
+template <int kPlanes, int kStages>
 struct WeightRing {
   const uint4* weights;  // of the warp's tile
   uint32_t ring;         // of the lane, in shared memory
@@ -50,14 +50,14 @@ struct WeightRing {
   uint32_t to = 0;       // of the ring, where the next chunk goes
 
   static __device__ __forceinline__ uint32_t Next(uint32_t at) {
-    return at == (kStages - 1) * kW * 1024 ? 0 : at + kW * 1024;
+    return at == (kStages - 1) * kPlanes * 1024 ? 0 : at + kPlanes * 1024;
   }
   // Starts the copy of a chunk, if there is one; a group of copies in any case.
   __device__ __forceinline__ void Fetch(int chunk) {
     if (chunk < count) {
 #pragma unroll
-      for (int i = 0; i < 2 * kW; ++i) {
-        CopyAsync16(ring + to + i * 512, weights + chunk * (64 * kW) + i * 32, true);
+      for (int i = 0; i < 2 * kPlanes; ++i) {
+        CopyAsync16(ring + to + i * 512, weights + chunk * (64 * kPlanes) + i * 32, true);
       }
     }
     to = Next(to);
@@ -84,14 +84,14 @@ __device__ __forceinline__ void PlaceStagedRows(const GemmArgs& a, int first_col
 }
 
 // Starts the copies of the block's channels of its rows to `stage`, [block][plane][row][kChannelBlock].
-template <int kX>
+template <int kPlanes>
 __device__ __forceinline__ void StageRows(const GemmArgs& a, int rank, int staged, const uintptr_t* rows,
                                           uint32_t stage) {
   const int thread = static_cast<int>(threadIdx.x);
 #pragma unroll 1
-  for (int part = 0; part < a.geometry.group_blocks * kX; ++part) {
-    const int plane = part % kX;
-    const int channel = (rank * a.geometry.group_blocks + part / kX) * kChannelBlock + thread % 4 * 8;
+  for (int part = 0; part < a.geometry.group_blocks * kPlanes; ++part) {
+    const int plane = part % kPlanes;
+    const int channel = (rank * a.geometry.group_blocks + part / kPlanes) * kChannelBlock + thread % 4 * 8;
 #pragma unroll 2
     for (int i = thread; i < staged * 4; i += kThreads) {
       const uintptr_t row = rows[i / 4];
@@ -106,9 +106,9 @@ __device__ __forceinline__ void StageRows(const GemmArgs& a, int rank, int stage
 
 // Sums a warp's tile over all taps and channels of the group. `x`: the lane's part of the staged rows; `w`: that of the
 // ring.
-template <int kColumnTiles, int kX, int kW, int kStages>
+template <int kColumnTiles, int kPlanes, int kStages>
 __device__ __forceinline__ void SumTile(const GemmArgs& a, const char* x_lane, const char* w_lane, int staged,
-                                        WeightRing<kW, kStages>* ring, float (&sum)[1][kColumnTiles][4]) {
+                                        WeightRing<kPlanes, kStages>* ring, float (&sum)[1][kColumnTiles][4]) {
   const int tap_bytes = (kColumnTiles == 1 ? kColumnTiles * 8 : a.geometry.dilation) * 64;
   const int plane_bytes = staged * 64;
   int chunk = 0;
@@ -121,21 +121,22 @@ __device__ __forceinline__ void SumTile(const GemmArgs& a, const char* x_lane, c
       AwaitCopies<kStages - 1>();
       const char* const w_from = w_lane + ring_from;
       ring_from = ring->Next(ring_from);
-      uint4 w[2][1][kW];
+      uint4 w[2][1][kPlanes];
 #pragma unroll
       for (int step = 0; step < 2; ++step) {
 #pragma unroll
-        for (int p = 0; p < kW; ++p) w[step][0][p] = *reinterpret_cast<const uint4*>(w_from + (p * 2 + step) * 512);
+        for (int p = 0; p < kPlanes; ++p)
+          w[step][0][p] = *reinterpret_cast<const uint4*>(w_from + (p * 2 + step) * 512);
       }
-      uint4 x[kColumnTiles][kX];
+      uint4 x[kColumnTiles][kPlanes];
 #pragma unroll
-      for (int p = 0; p < kX; ++p) {
+      for (int p = 0; p < kPlanes; ++p) {
 #pragma unroll
         for (int j = 0; j < kColumnTiles; ++j) x[j][p] = *reinterpret_cast<const uint4*>(from + j * 512);
         from += plane_bytes;
       }
-      MultiplyStep<1, kColumnTiles, kX, kW>(sum, w[0], x, 0);
-      MultiplyStep<1, kColumnTiles, kX, kW>(sum, w[1], x, 1);
+      MultiplyStep<1, kColumnTiles, kPlanes>(sum, w[0], x, 0);
+      MultiplyStep<1, kColumnTiles, kPlanes>(sum, w[1], x, 1);
       ring->Fetch(chunk + kStages);
       ++chunk;
     }
@@ -156,7 +157,7 @@ __device__ __forceinline__ void ExpectFragments(uint32_t arrivals, int rank, int
 #endif  // __CUDA_ARCH__ >= 900
 
 // Block x of a cluster takes group x. Fragments are finished in turn by the blocks of the cluster.
-template <int kColumnTiles, int kX, int kW, int kStages>
+template <int kColumnTiles, int kPlanes, int kStages>
 __global__ void __launch_bounds__(kThreads, 4) ClusterGemm(const __grid_constant__ GemmArgs a) {
 #if __CUDA_ARCH__ >= 900
   constexpr int kColumns = kColumnTiles * 8;
@@ -193,34 +194,35 @@ __global__ void __launch_bounds__(kThreads, 4) ClusterGemm(const __grid_constant
   }
 
   const uint32_t base = SharedAddress(memory);
-  const auto ring_base = static_cast<uint32_t>(warp * kStages * kW * 1024 + lane * 16);
-  const auto* const weights = static_cast<const uint4*>(a.weights.data) +
-                              (static_cast<int64_t>(first_tile + warp) * a.geometry.chunks + rank * count) * (64 * kW) +
-                              lane;
-  WeightRing<kW, kStages> ring = {weights, base + ring_base, works ? count : 0};
+  const auto ring_base = static_cast<uint32_t>(warp * kStages * kPlanes * 1024 + lane * 16);
+  const auto* const weights =
+      static_cast<const uint4*>(a.weights.data) +
+      (static_cast<int64_t>(first_tile + warp) * a.geometry.chunks + rank * count) * (64 * kPlanes) + lane;
+  WeightRing<kPlanes, kStages> ring = {weights, base + ring_base, works ? count : 0};
 #pragma unroll
   for (int i = 0; i < kStages; ++i) ring.Fetch(i);
   // The rest is prefetched into L2 while earlier kernels run, one line (8) per lane.
   if (works) {
-    for (int i = kStages * (64 * kW) + lane * 7; i < count * (64 * kW); i += 256) PrefetchL2(weights + i);
+    for (int i = kStages * (64 * kPlanes) + lane * 7; i < count * (64 * kPlanes); i += 256) PrefetchL2(weights + i);
   }
 
-  const uint32_t stage_base = base + static_cast<uint32_t>(RingBytes(kStages, kW));
-  const uint32_t received_base = stage_base + static_cast<uint32_t>(a.geometry.group_blocks * kX * staged * 64);
+  const uint32_t stage_base = base + static_cast<uint32_t>(RingBytes(kStages, kPlanes));
+  const uint32_t received_base = stage_base + static_cast<uint32_t>(a.geometry.group_blocks * kPlanes * staged * 64);
   auto* const rows = reinterpret_cast<uintptr_t*>(memory + (received_base - base) + ReceivedBytes(kColumns));
   PlaceStagedRows<kColumnTiles>(a, first_column, staged, places, rows);
   PlaceConstants(a, first_tile, kClusterTiles, &constants);
   __syncthreads();
   WaitForPrevious();
 
-  StageRows<kX>(a, rank, staged, rows, stage_base);
+  StageRows<kPlanes>(a, rank, staged, rows, stage_base);
   ScaleColumns(a, first_column, kColumns, column_scale);
   AwaitCopies<0>();
   __syncthreads();
 
   float sum[1][kColumnTiles][4] = {};
   if (works) {
-    SumTile<kColumnTiles, kX>(a, memory + RingBytes(kStages, kW) + lane * 16, memory + ring_base, staged, &ring, sum);
+    SumTile<kColumnTiles, kPlanes>(a, memory + RingBytes(kStages, kPlanes) + lane * 16, memory + ring_base, staged,
+                                   &ring, sum);
   }
 
   // Finishes a fragment, of which the calling warp has all sums: four outputs of a column a lane.
@@ -278,9 +280,9 @@ __global__ void __launch_bounds__(kThreads, 4) ClusterGemm(const __grid_constant
 using Kernel = void (*)(GemmArgs);
 template <int kPlanes, int kStages>
 Kernel KernelFor(int columns) {
-  return columns == 8    ? ClusterGemm<1, kPlanes, kPlanes, kStages>
-         : columns == 16 ? ClusterGemm<2, kPlanes, kPlanes, kStages>
-                         : ClusterGemm<4, kPlanes, kPlanes, kStages>;
+  return columns == 8    ? ClusterGemm<1, kPlanes, kStages>
+         : columns == 16 ? ClusterGemm<2, kPlanes, kStages>
+                         : ClusterGemm<4, kPlanes, kStages>;
 }
 template <int kPlanes>
 Kernel KernelFor(int columns, int stages) {
@@ -302,7 +304,7 @@ size_t ClusterBytes(const GemmArgs& args, Planes x_planes, int columns, int stag
 constexpr size_t kMaxBytes = 108 << 10;
 constexpr size_t kMaxBytesBeside = 63 << 10;
 
-// 0: none fits.
+// Returns the stages of a warp's ring of weights that fit; 0 if none do.
 int StagesFor(const GemmArgs& args, Planes x_planes, const GemmTile& tile, const DeviceTraits& device) {
   const int blocks = args.geometry.groups * CeilDiv(args.geometry.tiles, kClusterTiles) *
                          CeilDiv(args.geometry.columns, tile.columns) / device.processors +

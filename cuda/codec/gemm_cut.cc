@@ -9,7 +9,13 @@ namespace qtts::cuda::codec {
 
 GemmCut ChooseCut(const GemmArgs& args, bool grouped, const DeviceTraits& device) {
   constexpr int kMinSegmentChunks = 2;
-  if (!grouped || !device.clusters) return {1, std::clamp(args.geometry.chunks / kMinSegmentChunks, 1, kMaxSegments)};
+  if (!grouped) return {1, std::clamp(args.geometry.chunks / kMinSegmentChunks, 1, kMaxSegments)};
+  if (!device.clusters) {
+    const int blocks = args.x.channels / kChannelBlock;
+    int groups = std::clamp(args.geometry.chunks / kMinSegmentChunks, 1, std::min(blocks, kMaxSegments));
+    while (blocks % groups != 0) --groups;
+    return {groups, groups};
+  }
   // One group per thread block of a cluster: enough groups for about two blocks per SM in one frame, or for a small
   // part of the input per block.
   constexpr int kMinGroupChunks = 3;

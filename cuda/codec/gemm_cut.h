@@ -15,7 +15,9 @@ struct GemmCut {
   int segments = 1;
 };
 
-// Splits the product `args` of one frame. `grouped`: for clusters, if the device has them.
+// Splits the product `args` of one frame. `grouped`: segments are groups of channels, whose taps come one after the
+// other, so that kernels of many columns copy a channel block once for all taps. A cluster's block takes a group; on
+// devices without clusters a warp does, so there are more and smaller ones.
 GemmCut ChooseCut(const GemmArgs& args, bool grouped, const DeviceTraits& device);
 
 }  // namespace qtts::cuda::codec

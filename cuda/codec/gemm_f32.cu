@@ -12,7 +12,7 @@ constexpr int kRows = kTiles * kTileRows;
 constexpr int kColumns = 32;
 constexpr int kSumStride = kRows + 4;
 
-// A thread sums 4 outputs of 2 columns.
+// Multiplies; a thread sums 4 outputs of 2 columns.
 __global__ void __launch_bounds__(kThreads) F32Gemm(const __grid_constant__ GemmArgs a) {
   __shared__ __align__(16) float w[kChannelBlock][kRows];
   __shared__ float x[kColumns][kChannelBlock + 1];

@@ -34,28 +34,28 @@ __device__ __forceinline__ void StoreSums(const float (&sum)[kColumnTiles][4], i
 }
 
 // A warp's weights of one tile's segment after the other, kDepth chunks of them in registers.
-template <int kW, int kDepth>
+template <int kPlanes, int kDepth>
 class NarrowWeights {
  public:
   __device__ __forceinline__ NarrowWeights(const GemmArgs& arguments, int warp_tile, int lane)
       : a(arguments), warp_tile_(warp_tile), lane_(lane) {}
 
-  // This lane's part of the weights of a group's tile; a plane of a chunk is 64 apart, its second step 32. A tile
-  // beyond the last repeats it; nothing of it is stored.
+  // Returns this lane's part of the weights of a group's tile; a plane of a chunk is 64 apart, its second step 32. A
+  // tile beyond the last repeats it; nothing of it is stored.
   __device__ __forceinline__ const uint4* Of(int group) const {
     const int tile = min(group + warp_tile_, a.geometry.tiles - 1);
-    return static_cast<const uint4*>(a.weights.data) + static_cast<int64_t>(tile) * a.geometry.chunks * (64 * kW) +
+    return static_cast<const uint4*>(a.weights.data) + static_cast<int64_t>(tile) * a.geometry.chunks * (64 * kPlanes) +
            lane_;
   }
   __device__ __forceinline__ void Load(int d, const uint4* weights, int chunk) {
 #pragma unroll
     for (int step = 0; step < 2; ++step) {
 #pragma unroll
-      for (int p = 0; p < kW; ++p) w[d][step][0][p] = __ldg(weights + (chunk * kW + p) * 64 + step * 32);
+      for (int p = 0; p < kPlanes; ++p) w[d][step][0][p] = __ldg(weights + (chunk * kPlanes + p) * 64 + step * 32);
     }
   }
 
-  uint4 w[kDepth][2][1][kW];  // [step]
+  uint4 w[kDepth][2][1][kPlanes];  // [step]
 
  private:
   const GemmArgs& a;
@@ -63,17 +63,23 @@ class NarrowWeights {
 };
 
 // A warp's columns of a segment, kDepth chunks of them in registers.
-template <int kColumnTiles, int kX, int kDepth>
+template <int kColumnTiles, int kPlanes, int kDepth>
 class NarrowColumns {
  public:
-  __device__ __forceinline__ NarrowColumns(const GemmArgs& arguments, const uintptr_t* rows, int begin, int lane)
-      : a(arguments), rows_(rows), begin_(begin), lane_(lane) {
+  __device__ __forceinline__ NarrowColumns(const GemmArgs& arguments, const uintptr_t* rows, int segment, int begin,
+                                           int lane)
+      : a(arguments),
+        rows_(rows),
+        first_block_(a.geometry.groups > 1 ? segment * a.geometry.by_group_blocks.value : 0),
+        begin_(begin),
+        lane_(lane) {
     GoToBegin();
   }
 
   __device__ __forceinline__ void GoToBegin() {
-    next_tap_ = Divide(begin_, a.geometry.by_chunks_per_tap);
-    next_block_ = begin_ - next_tap_ * a.geometry.by_chunks_per_tap.value;
+    const int in_group = begin_ - first_block_ * a.geometry.taps;
+    next_tap_ = Divide(in_group, a.geometry.by_group_blocks);
+    next_block_ = first_block_ + in_group - next_tap_ * a.geometry.by_group_blocks.value;
   }
   // Loads the next chunk: of each eight columns the lane's row of the chunk's tap.
   __device__ __forceinline__ void Load(int d) {
@@ -83,30 +89,32 @@ class NarrowColumns {
       const __half* from = reinterpret_cast<const __half*>(row & ~uintptr_t{1}) + next_block_ * kChannelBlock +
                            UnitFragment::Column(lane_);
 #pragma unroll
-      for (int p = 0; p < kX; ++p) {
+      for (int p = 0; p < kPlanes; ++p) {
         x[d][j][p] = {0, 0, 0, 0};
         if (row != 0) x[d][j][p] = __ldcg(reinterpret_cast<const uint4*>(from));
         from += (row & 1) != 0 ? a.x.history_plane : a.x.plane;
       }
     }
-    if (++next_block_ == a.geometry.by_chunks_per_tap.value) {
-      next_block_ = 0;
+    if (++next_block_ == first_block_ + a.geometry.by_group_blocks.value) {
+      next_block_ = first_block_;
       ++next_tap_;
     }
   }
 
-  uint4 x[kDepth][kColumnTiles][kX];
+  uint4 x[kDepth][kColumnTiles][kPlanes];
 
  private:
   const GemmArgs& a;
   const uintptr_t* const rows_;
+  const int first_block_;  // of the segment's group
   const int begin_, lane_;
   int next_tap_, next_block_;
 };
 
-// For few columns, and channels in one group. Each warp sums one segment of one weight tile for all the block's
-// columns, loading operands straight into registers, kDepth chunks ahead; blocks go through groups of tiles.
-template <int kColumnTiles, int kX, int kW, int kDepth>
+// Multiplies few columns; a segment is a part of the only group, or a group. Each warp sums one segment of one weight
+// tile for all the block's columns, loading operands straight into registers, kDepth chunks ahead; blocks go through
+// groups of tiles.
+template <int kColumnTiles, int kPlanes, int kDepth>
 __global__ void __launch_bounds__(512, 1) NarrowGemm(const __grid_constant__ GemmArgs a) {
   constexpr int kColumns = kColumnTiles * 8;
   extern __shared__ __align__(16) float partial[];  // [segment][tile][column][kSumStride], then the rows
@@ -125,18 +133,19 @@ __global__ void __launch_bounds__(512, 1) NarrowGemm(const __grid_constant__ Gem
   int first_tile = static_cast<int>(blockIdx.y) * tiles;
   const int step_tiles = static_cast<int>(gridDim.y) * tiles;
 
-  NarrowWeights<kW, kDepth> w(a, warp - segment * tiles, lane);
+  NarrowWeights<kPlanes, kDepth> w(a, warp - segment * tiles, lane);
   LetNextStart();
   const uint4* weights = w.Of(first_tile);
 #pragma unroll
   for (int d = 0; d < kDepth; ++d) {
     if (begin + d < end) w.Load(d, weights, begin + d);
   }
-  // The rest of the segment comes at least as near as L2 while the kernel before is busy, a line (8) per lane.
-  for (int i = (begin + kDepth) * (64 * kW) + lane * 7; i < end * (64 * kW); i += 256) PrefetchL2(weights + i);
+  // Prefetches the rest of the segment into L2 while the kernel before is busy, a line (8) per lane.
+  for (int i = (begin + kDepth) * (64 * kPlanes) + lane * 7; i < end * (64 * kPlanes); i += 256)
+    PrefetchL2(weights + i);
   PlaceRows<kColumns>(a, first_column, places, rows);
   PlaceConstants(a, first_tile, tiles, &constants);
-  NarrowColumns<kColumnTiles, kX, kDepth> x(a, rows, begin, lane);
+  NarrowColumns<kColumnTiles, kPlanes, kDepth> x(a, rows, segment, begin, lane);
   __syncthreads();
   WaitForPrevious();
 
@@ -155,8 +164,8 @@ __global__ void __launch_bounds__(512, 1) NarrowGemm(const __grid_constant__ Gem
 #pragma unroll
       for (int d = 0; d < kDepth; ++d) {
         if (chunk + d >= end) break;
-        MultiplyStep<1, kColumnTiles, kX, kW>(sum, w.w[d][0], x.x[d], 0);
-        MultiplyStep<1, kColumnTiles, kX, kW>(sum, w.w[d][1], x.x[d], 1);
+        MultiplyStep<1, kColumnTiles, kPlanes>(sum, w.w[d][0], x.x[d], 0);
+        MultiplyStep<1, kColumnTiles, kPlanes>(sum, w.w[d][1], x.x[d], 1);
         const int ahead = chunk + d + kDepth;
         if (ahead < end) {
           w.Load(d, weights, ahead);
@@ -193,30 +202,26 @@ __global__ void __launch_bounds__(512, 1) NarrowGemm(const __grid_constant__ Gem
 }
 
 constexpr int kWideThreads = 256;
-constexpr int kWideTiles = 6;  // weight tiles per block: 2 warps of 3
 constexpr int kWideRows = kWideTiles * kTileRows;
 constexpr int kWideSumStride = kWideRows + 4;
 constexpr int kTileHalves = kTileRows * kChannelBlock;  // of a weight tile's chunk
 
 // Chunks in flight: as many as fit a thread block into the shared memory of the smallest devices.
-__host__ __device__ constexpr int WideStages(int columns, int x_planes, int w_planes) {
-  return columns == 128 && x_planes * w_planes == 4 ? 3 : 4;
+__host__ __device__ constexpr int WideStages(int columns, int planes) { return columns == 128 && planes == 2 ? 3 : 4; }
+
+__host__ __device__ constexpr size_t WideStageHalves(int columns, int planes) {
+  return (static_cast<size_t>(columns) * kChannelBlock + static_cast<size_t>(kWideTiles) * kTileHalves) *
+         static_cast<size_t>(planes);
 }
 
-__host__ __device__ constexpr size_t WideStageHalves(int columns, int x_planes, int w_planes) {
-  return static_cast<size_t>(columns) * kChannelBlock * x_planes +
-         static_cast<size_t>(kWideTiles) * kTileHalves * w_planes;
-}
-
-__host__ __device__ constexpr size_t WideOperandBytes(int columns, int x_planes, int w_planes) {
-  const size_t stages =
-      WideStages(columns, x_planes, w_planes) * WideStageHalves(columns, x_planes, w_planes) * sizeof(__half);
+__host__ __device__ constexpr size_t WideOperandBytes(int columns, int planes) {
+  const size_t stages = WideStages(columns, planes) * WideStageHalves(columns, planes) * sizeof(__half);
   const size_t sums = static_cast<size_t>(columns) * kWideSumStride * sizeof(float);
   return stages > sums ? stages : sums;
 }
 
-constexpr size_t WideSharedBytes(int columns, int x_planes, int w_planes, int taps) {
-  return WideOperandBytes(columns, x_planes, w_planes) + RowBytes(taps, columns);
+constexpr size_t WideSharedBytes(int columns, int planes, int taps) {
+  return WideOperandBytes(columns, planes) + RowBytes(taps, columns);
 }
 
 // Static shared memory of a block.
@@ -226,16 +231,16 @@ constexpr size_t WideStaticBytes(int columns) {
 }
 
 // Compile-time sizes of a wide block.
-template <int kWarpColumnTilesOf, int kXOf, int kWOf>
+template <int kWarpColumnTilesOf, int kPlanesOf>
 struct WideShape {
-  static constexpr int kWarpColumnTiles = kWarpColumnTilesOf, kX = kXOf, kW = kWOf;  // planes of x and W
+  static constexpr int kWarpColumnTiles = kWarpColumnTilesOf, kPlanes = kPlanesOf;
   static constexpr int kWarpTiles = kWideTiles / 2;
   static constexpr int kColumns = kWarpColumnTiles * 4 * 8;
   static constexpr int kUnits = kColumns * 4;  // of 16 bytes, of a chunk of one plane
   static constexpr int kPlaneHalves = kColumns * kChannelBlock;
-  static constexpr int kStages = WideStages(kColumns, kX, kW);
+  static constexpr int kStages = WideStages(kColumns, kPlanes);
   static constexpr uint32_t kStageBytes =
-      static_cast<uint32_t>(WideStageHalves(kColumns, kX, kW)) * static_cast<uint32_t>(sizeof(__half));
+      static_cast<uint32_t>(WideStageHalves(kColumns, kPlanes)) * static_cast<uint32_t>(sizeof(__half));
 };
 
 // A thread's copies of each chunk's weights: units `thread` and `thread` + kWideThreads of a plane. Only pointers
@@ -250,21 +255,22 @@ class WideWeightCopies {
       const int unit = min(thread + i * kWideThreads, kUnits - 1);
       // A tile beyond the last repeats it; nothing of it is stored.
       const int64_t tile = min(first_tile + unit / 64, a.geometry.tiles - 1);
-      next_[i] = static_cast<const uint4*>(a.weights.data) + tile * a.geometry.chunks * (64 * Shape::kW) + unit % 64;
+      next_[i] =
+          static_cast<const uint4*>(a.weights.data) + tile * a.geometry.chunks * (64 * Shape::kPlanes) + unit % 64;
     }
   }
 
   __device__ __forceinline__ void Start(uint32_t stage_offset) {
-    const uint32_t to = ring_ + stage_offset + Shape::kX * Shape::kPlaneHalves * sizeof(__half);
+    const uint32_t to = ring_ + stage_offset + Shape::kPlanes * Shape::kPlaneHalves * sizeof(__half);
 #pragma unroll
     for (int i = 0; i < kCopies; ++i) {
       if ((i + 1) * kWideThreads <= kUnits || thread_ < kUnits - i * kWideThreads) {
         CopyAsync16(to + i * kWideThreads * 16, next_[i], true);
-        if constexpr (Shape::kW == 2) {
+        if constexpr (Shape::kPlanes == 2) {
           CopyAsync16(to + kWideTiles * kTileHalves * sizeof(__half) + i * kWideThreads * 16, next_[i] + 64, true);
         }
       }
-      next_[i] += 64 * Shape::kW;
+      next_[i] += 64 * Shape::kPlanes;
     }
   }
 
@@ -292,7 +298,7 @@ class WideColumnCopies {
 #pragma unroll
     for (int i = 0; i < kCopies; ++i) {
 #pragma unroll
-      for (int p = 0; p < Shape::kX; ++p) {
+      for (int p = 0; p < Shape::kPlanes; ++p) {
         CopyAsync16(ring_ + stage_offset + p * Shape::kPlaneHalves * sizeof(__half) + i * kWideThreads * 16,
                     next_[i] + (p == 0 ? 0 : to_second_[i]), there_[i]);
       }
@@ -341,25 +347,25 @@ struct WideSums {
 
   // Multiplies a chunk; the lane's operands of the stage are from `x_from` and `w_from` on.
   __device__ __forceinline__ void AddChunk(const __half* x_from, const __half* w_from) {
-    uint4 x[Shape::kWarpColumnTiles][Shape::kX];
+    uint4 x[Shape::kWarpColumnTiles][Shape::kPlanes];
 #pragma unroll
     for (int j = 0; j < Shape::kWarpColumnTiles; ++j) {
 #pragma unroll
-      for (int p = 0; p < Shape::kX; ++p) {
+      for (int p = 0; p < Shape::kPlanes; ++p) {
         x[j][p] = *reinterpret_cast<const uint4*>(x_from + p * Shape::kPlaneHalves + j * 8 * kChannelBlock);
       }
     }
 #pragma unroll
     for (int step = 0; step < 2; ++step) {
-      uint4 w[Shape::kWarpTiles][Shape::kW];
+      uint4 w[Shape::kWarpTiles][Shape::kPlanes];
 #pragma unroll
       for (int t = 0; t < Shape::kWarpTiles; ++t) {
 #pragma unroll
-        for (int p = 0; p < Shape::kW; ++p) {
+        for (int p = 0; p < Shape::kPlanes; ++p) {
           w[t][p] = *reinterpret_cast<const uint4*>(w_from + (p * kWideTiles + t) * kTileHalves + step * 256);
         }
       }
-      MultiplyStep<Shape::kWarpTiles, Shape::kWarpColumnTiles, Shape::kX, Shape::kW>(sum, w, x, step);
+      MultiplyStep<Shape::kWarpTiles, Shape::kWarpColumnTiles, Shape::kPlanes>(sum, w, x, step);
     }
   }
   __device__ __forceinline__ void EndSegment(bool first) {
@@ -377,19 +383,19 @@ struct WideSums {
   }
 };
 
-// For many columns. Operands pass through a ring in shared memory; 2 x 4 warps share the block's tiles and
+// Multiplies many columns. Operands pass through a ring in shared memory; 2 x 4 warps share the block's tiles and
 // columns, each summing all segments of its part.
-template <int kWarpColumnTiles, int kX, int kW>
+template <int kWarpColumnTiles, int kPlanes>
 __global__ void __launch_bounds__(kWideThreads, kWarpColumnTiles == 4 ? 1 : 2)
     WideGemm(const __grid_constant__ GemmArgs a) {
-  using Shape = WideShape<kWarpColumnTiles, kX, kW>;
+  using Shape = WideShape<kWarpColumnTiles, kPlanes>;
   constexpr int kColumns = Shape::kColumns;
   constexpr int kStages = Shape::kStages;
   constexpr uint32_t kStageBytes = Shape::kStageBytes;
   extern __shared__ __align__(16) float shared[];
   // [stage]: x [plane][column][kChannelBlock], then weights [plane][tile][step][lane][8].
   __half* const ring = reinterpret_cast<__half*>(shared);
-  auto* const rows = reinterpret_cast<uintptr_t*>(ring + WideOperandBytes(kColumns, kX, kW) / sizeof(__half));
+  auto* const rows = reinterpret_cast<uintptr_t*>(ring + WideOperandBytes(kColumns, kPlanes) / sizeof(__half));
   __shared__ Column places[kColumns];
   __shared__ float column_scale[kColumns];
   __shared__ __align__(16) Constants<kWideRows> constants;
@@ -432,7 +438,7 @@ __global__ void __launch_bounds__(kWideThreads, kWarpColumnTiles == 4 ? 1 : 2)
   const int x_offset = ((warp_column + UnitFragment::Row(lane)) * kChannelBlock + UnitFragment::Column(lane)) *
                        static_cast<int>(sizeof(__half));
   const int w_offset =
-      (kX * Shape::kPlaneHalves + warp_tile * kTileHalves + lane * 8) * static_cast<int>(sizeof(__half));
+      (kPlanes * Shape::kPlaneHalves + warp_tile * kTileHalves + lane * 8) * static_cast<int>(sizeof(__half));
   for (int chunk = 0; chunk < a.geometry.chunks; ++chunk) {
     AwaitCopies<kStages - 2>();
     __syncthreads();
@@ -468,14 +474,12 @@ struct Kernels {
   // More planes, more registers a chunk: fewer chunks are loaded ahead.
   static constexpr bool kOne = kPlanes == 1;
   static constexpr auto Narrow(int columns) {
-    return columns == 8    ? NarrowGemm<1, kPlanes, kPlanes, (kOne ? 6 : 3)>
-           : columns == 16 ? NarrowGemm<2, kPlanes, kPlanes, (kOne ? 4 : 2)>
-                           : NarrowGemm<4, kPlanes, kPlanes, (kOne ? 2 : 1)>;
+    return columns == 8    ? NarrowGemm<1, kPlanes, (kOne ? 6 : 3)>
+           : columns == 16 ? NarrowGemm<2, kPlanes, (kOne ? 4 : 2)>
+                           : NarrowGemm<4, kPlanes, (kOne ? 2 : 1)>;
   }
   static constexpr auto Wide(int columns) {
-    return columns == 32   ? WideGemm<1, kPlanes, kPlanes>
-           : columns == 64 ? WideGemm<2, kPlanes, kPlanes>
-                           : WideGemm<4, kPlanes, kPlanes>;
+    return columns == 32 ? WideGemm<1, kPlanes> : columns == 64 ? WideGemm<2, kPlanes> : WideGemm<4, kPlanes>;
   }
 
   static cudaError_t Launch(GemmArgs args, const GemmTile& tile, const DeviceTraits& device, cudaStream_t stream) {
@@ -485,9 +489,10 @@ struct Kernels {
     if (tile.form == GemmForm::kWide) {
       const dim3 grid(static_cast<unsigned>(blocks_x), static_cast<unsigned>(blocks_y));
       return LaunchChained(Wide(tile.columns), grid, kWideThreads,
-                           WideSharedBytes(tile.columns, kPlanes, kPlanes, args.geometry.taps), args, device, stream);
+                           WideSharedBytes(tile.columns, kPlanes, args.geometry.taps), args, device, stream);
     }
-    // No more blocks than fit at once: they take the tiles in turn, loading the next beside the last one's end.
+    // No more blocks than fit at once: they take the tiles in turn, and load the next one's weights beside the
+    // epilogue.
     const int warps = tile.tiles * args.geometry.segments;
     const int at_once = device.processors * (16 / warps);
     blocks_y = std::min(blocks_y, std::max(1, at_once / blocks_x));
@@ -497,12 +502,12 @@ struct Kernels {
   }
 
   static bool WideFits(int columns, int taps, const DeviceTraits& device) {
-    return WideSharedBytes(columns, kPlanes, kPlanes, taps) + WideStaticBytes(columns) <= device.shared_bytes;
+    return WideSharedBytes(columns, kPlanes, taps) + WideStaticBytes(columns) <= device.shared_bytes;
   }
 
   static cudaError_t Prepare(const DeviceTraits& device) {
     for (const int columns : {32, 64, 128}) {
-      const size_t most = std::min(WideSharedBytes(columns, kPlanes, kPlanes, kMaxTaps),
+      const size_t most = std::min(WideSharedBytes(columns, kPlanes, kMaxTaps),
                                    device.shared_bytes - std::min(device.shared_bytes, WideStaticBytes(columns)));
       const cudaError_t error = PrepareKernel(Wide(columns), most);
       if (error != cudaSuccess) return error;

@@ -17,8 +17,8 @@ struct WarpgroupArgs {
   int32_t tap_blocks = 0;      // channel blocks of a tap, where columns come anew for each; otherwise 0
 };
 
-// Whether there are kernels of this shape with End::kGeneral. The largest shape has none: its accumulators leave no
-// registers.
+// Returns true if there are kernels of this shape with End::kGeneral. The largest shape has none: its accumulators
+// leave no registers.
 constexpr bool TakesAnyEnd(int outputs, int tile_columns) { return outputs != 192 && tile_columns == TileColumns(1); }
 
 // Shared memory behind the stages of weights and columns.
@@ -250,25 +250,21 @@ int WarpgroupOutputs(const GemmGeometry& geometry) {
   return 0;
 }
 
-std::vector<GemmTile> WarpgroupTiles(const GemmArgs& args, Planes x_planes, const DeviceTraits& device) {
-  if (!device.warpgroups || args.weights.warpgroup == nullptr) return {};
-  if (x_planes != (args.weights.planes == 2 ? Planes::kTwoHalves : Planes::kHalf)) return {};
+bool WarpgroupTakes(const GemmArgs& args, Planes x_planes, const GemmTile& tile, const DeviceTraits& device) {
+  if (!device.warpgroups || args.weights.warpgroup == nullptr) return false;
+  if (x_planes != (args.weights.planes == 2 ? Planes::kTwoHalves : Planes::kHalf)) return false;
+  const Shape shape = ShapeOf(tile);
   const bool streams = StreamsColumns(args.geometry);
   const bool plain = IsPlain(args.epilogue);
-  if (!plain && !streams) return {};
+  if (!plain && (!streams || !TakesAnyEnd(shape.outputs, tile.columns))) return false;
   // With fewer columns weights are all that counts, and other kernels have more blocks to read them.
-  if (streams && args.geometry.columns < TileColumns(1)) return {};
+  if (streams && args.geometry.columns < TileColumns(1)) return false;
   const int packed = WarpgroupOutputs(args.geometry);
-  std::vector<GemmTile> tiles;
-  const auto add = [&](const Shape& shape) {
-    if (!plain && !TakesAnyEnd(shape.outputs, TileColumns(shape.row_tiles))) return;
-    if (Plan(args, shape, device).stages == 0) return;
-    tiles.push_back({GemmForm::kWarpgroup, TileColumns(shape.row_tiles), shape.outputs / kTileRows});
-  };
-  if (packed != 0) add({packed, packed == 96 && args.geometry.segments == 1 ? 2 : 1});
+  const bool is_whole =
+      shape.outputs == packed && shape.row_tiles == (packed == 96 && args.geometry.segments == 1 ? 2 : 1);
   // Half as many outputs, where twice as many blocks may find SMs.
-  if (packed >= 128 && streams) add({packed / 2, 1});
-  return tiles;
+  const bool is_half = streams && packed >= 128 && shape.outputs == packed / 2 && shape.row_tiles == 1;
+  return (is_whole || is_half) && Plan(args, shape, device).stages != 0;
 }
 
 cudaError_t PrepareWarpgroupGemms(const DeviceTraits& device) {

@@ -4,7 +4,7 @@
 
 #include "codec/device.cuh"
 
-// Common code of the tensor core products: F16 operands, F32 sums. If x (= high + low) or W has two planes, the
+// Common code of the tensor core products: F16 operands, F32 sums. If x and W have two planes (= high + low), the
 // products high*low are added too; low*low is below F32's own rounding.
 //
 // All kernels form every output in the same order: per segment of the chunks, chunk by chunk, the terms of a step
@@ -20,9 +20,9 @@ __device__ __forceinline__ void Mma(float (&d)[4], const uint4& a, uint32_t b0, 
 
 // Multiplies one k-step of a chunk, for some weight tiles and groups of 8 columns. w[tile][plane]; x[group][plane].
 // Sums in turn: a product waits for the last one of its own sum.
-template <int kTiles, int kGroups, int kX, int kW>
-__device__ __forceinline__ void MultiplyStep(float (&d)[kTiles][kGroups][4], const uint4 (&w)[kTiles][kW],
-                                             const uint4 (&x)[kGroups][kX], int step) {
+template <int kTiles, int kGroups, int kPlanes>
+__device__ __forceinline__ void MultiplyStep(float (&d)[kTiles][kGroups][4], const uint4 (&w)[kTiles][kPlanes],
+                                             const uint4 (&x)[kGroups][kPlanes], int step) {
   const auto all = [&](int w_plane, int x_plane) {
 #pragma unroll
     for (int t = 0; t < kTiles; ++t) {
@@ -33,8 +33,10 @@ __device__ __forceinline__ void MultiplyStep(float (&d)[kTiles][kGroups][4], con
       }
     }
   };
-  if constexpr (kW == 2) all(1, 0);
-  if constexpr (kX == 2) all(0, 1);
+  if constexpr (kPlanes == 2) {
+    all(1, 0);
+    all(0, 1);
+  }
   all(0, 0);
 }
 

@@ -7,8 +7,8 @@
 #include <cstddef>
 #include <cstdint>
 
-// The kernels of the codec decoder and what they are told. Plain structs of device pointers and sizes,
-// passed by value; the host side that fills them is steps.cc and weights.cc, and for each call codec.cc.
+// The kernels of the codec decoder and their arguments: plain structs of device pointers and sizes, passed by value.
+// steps.cc and weights.cc fill them, codec.cc adds the arguments of a call.
 //
 // Terms. A *batch row* is one stream's frame in this call; `n` of them. An operator has `rows` time steps
 // per frame; all batch rows together make n * rows *columns* of a matrix product. Arrays between operators
@@ -90,7 +90,7 @@ struct GemmGeometry {
   int32_t groups = 1;
   int32_t group_blocks = 1;
   int32_t segments = 1;
-  Divisor by_segments, by_chunks_per_tap;
+  Divisor by_segments, by_group_blocks;
   // Launch geometry: weight tiles per thread block, and groups of 4 outputs in one column of them.
   Divisor by_block_tiles, by_quads;
 };
@@ -207,15 +207,16 @@ enum class GemmForm : int32_t {
   kCluster,    // small blocks, in clusters, share the sum, a group each
   kWide,       // a block's warps share operands through shared memory
   kWarpgroup,  // warpgroups multiply, for very many columns
+  kStaged,     // the same without warpgroups: whole tiles, whose columns are copied once for all taps
 };
 struct GemmTile {
   GemmForm form = GemmForm::kNarrow;
-  int columns = 8;      // per block: narrow and cluster 8, 16, 32; wide 32, 64, 128; warpgroup 128, 256
-  int tiles = 1;        // weight tiles per block; cluster: 4; wide: 6; warpgroup: 4, 6, 8, 12
+  int columns = 8;      // per block: narrow and cluster 8, 16, 32; wide 32, 64, 128; warpgroup 128, 256; staged 128
+  int tiles = 1;        // weight tiles per block; cluster: 4; wide: 6; warpgroup: 4, 6, 8, 12; staged: 3, 4, 6, 8
   bool beside = false;  // another kernel occupies all SMs; cluster only
 };
 
-// Each enqueues one kernel and returns the error of the launch.
+// Launchers enqueue one kernel and return the error of the launch:
 cudaError_t LaunchGemm(const GemmArgs& args, Planes x_planes, const GemmTile& tile, const DeviceTraits& device,
                        cudaStream_t stream);
 // Launches a residual unit as one kernel, with the same results as its two products one after the other: the second
@@ -224,7 +225,7 @@ cudaError_t LaunchGemm(const GemmArgs& args, Planes x_planes, const GemmTile& ti
 cudaError_t LaunchUnit(const GemmArgs& first, const GemmArgs& second, const UnitWeights& weights,
                        const DeviceTraits& device, cudaStream_t stream);
 cudaError_t LaunchDequantize(const DequantizeArgs& args, int n, const DeviceTraits& device, cudaStream_t stream);
-// True if a window of keys and values fits LaunchAttention()'s shared memory.
+// Returns true if a window of keys and values fits LaunchAttention()'s shared memory.
 bool AttentionFits(int window, int head_dim);
 cudaError_t LaunchAttention(const AttentionArgs& args, int n, const DeviceTraits& device, cudaStream_t stream);
 cudaError_t LaunchDepthwise(const DepthwiseArgs& args, int n, const DeviceTraits& device, cudaStream_t stream);
@@ -249,8 +250,8 @@ struct GatherArgs {
   int32_t channels = 0;  // padded
   // Source index = offset + group * group_stride + row * row_stride + tap * tap_stride + c * channel_stride.
   int64_t offset = 0, group_stride = 0, row_stride = 0, tap_stride = 0, channel_stride = 0;
-  // Row r of the source goes to dense row first + (r / run) * run_stride + r % run, where run is
-  // group_rows unless given.
+  // Row r of the source goes to dense row first + (r / run) * run_stride + r % run, where run is group_rows unless
+  // given.
   int32_t first = 0, run = 0, run_stride = 0;
 };
 cudaError_t Gather(const GatherArgs& args, cudaStream_t stream);
@@ -287,7 +288,7 @@ struct WarpgroupOrder {
 // two planes, or two chunks of one, zeros behind the last.
 cudaError_t PackWarpgroup(const float* dense, int tiles, int taps, int blocks, int groups, int planes,
                           const WarpgroupOrder& order, const float* row_scale, void* packed, cudaStream_t stream);
-// Bytes that PackWarpgroup() writes.
+// Returns the bytes that PackWarpgroup() writes.
 constexpr size_t WarpgroupBytes(int tiles, int chunks, int planes) {
   return static_cast<size_t>(tiles) * kTileRows * static_cast<size_t>((chunks * planes + 1) / 2) * 128;
 }

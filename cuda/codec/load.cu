@@ -4,6 +4,7 @@
 
 #include "codec/kernels.h"
 #include "runtime/elementwise.cuh"
+#include "runtime/fragment.h"
 #include "runtime/launch.h"
 #include "runtime/matrix_operand.h"
 
@@ -52,8 +53,8 @@ __global__ void WidenKernel(const uint16_t* from, bool bfloat, int64_t count, fl
                  : __half2float(reinterpret_cast<const __half*>(from)[e]);
 }
 
-// A block per row: the power of two that brings the row's largest weight into [8, 16), so that F16 neither
-// overflows nor loses the small ones.
+// Computes the power of two that brings a row's largest weight into [8, 16), so that F16 neither overflows nor loses
+// the small ones. A block per row.
 __global__ void RowScale(const float* dense, int64_t width, float* scale) {
   __shared__ float largest[kElementThreads];
   const float* const row = dense + blockIdx.x * width;
@@ -70,9 +71,8 @@ __global__ void RowScale(const float* dense, int64_t width, float* scale) {
   scale[blockIdx.x] = m > 0 && isfinite(m) ? ldexpf(1.0F, max(ilogbf(m) - 3, -100)) : 1.0F;
 }
 
-// One thread per element; see GemmWeights. A lane holds, of k-step `step`, rows lane/4 and
-// lane/4 + 8 and the channels 8 (lane % 4) + 4 step .. + 3 of the chunk: an order of the channels that lets the other
-// operand's lane read the same 8 channels of its row in one access.
+// Packs F16 planes, a thread for each element; see GemmWeights. A lane has two rows (LeftFragment) and, of the unit
+// that a lane of the other operand reads (UnitFragment), the four channels of the k-step `step`.
 __global__ void PackKernel(const float* dense, int tiles, int taps, int blocks, int groups, int planes, __half* packed,
                            const float* scale) {
   const int64_t e = ElementIndex();
@@ -89,9 +89,9 @@ __global__ void PackKernel(const float* dense, int tiles, int taps, int blocks, 
   const int in_group = chunk - group * taps * group_blocks;
   const int tap = in_group / group_blocks;
   const int block = group * group_blocks + in_group - tap * group_blocks;
-  const int64_t row = tile * kTileRows + lane / 4 + (i / 2 % 2) * 8;
-  const int64_t k =
-      (static_cast<int64_t>(tap) * blocks + block) * kChannelBlock + lane % 4 * 8 + step * 4 + i / 4 * 2 + i % 2;
+  const int64_t row = tile * kTileRows + LeftFragment::Row(lane, i / 2);
+  const int64_t k = (static_cast<int64_t>(tap) * blocks + block) * kChannelBlock + UnitFragment::Column(lane) +
+                    step * 4 + i / 4 * 2 + i % 2;
   const float w = dense[row * width + k] / scale[row];
   const __half h = __float2half_rn(w);
   __half* const to = packed + (e / 512 * planes) * 512 + e % 512;
@@ -99,7 +99,7 @@ __global__ void PackKernel(const float* dense, int tiles, int taps, int blocks, 
   if (planes == 2) to[512] = __float2half_rn(w - __half2float(h));
 }
 
-// A thread for each element of the packed weights.
+// Packs weights for warpgroups, a thread for each element.
 __global__ void PackWarpgroupKernel(const float* dense, int tiles, int taps, int blocks, int groups, int planes,
                                     WarpgroupOrder order, const float* scale, __half* packed) {
   const int64_t e = ElementIndex();

@@ -14,7 +14,8 @@ namespace {
 constexpr int kDequantizeThreads = 128;
 constexpr int kGroupsAtOnce = 16;
 
-// A block per batch row, 4 channels a thread. Table entries come from far away: several at once.
+// Sums the codes' table entries: a block per batch row, 4 channels a thread. Several loads are in flight at once, since
+// they miss the caches.
 __global__ void __launch_bounds__(kDequantizeThreads) Dequantize(const __grid_constant__ DequantizeArgs a) {
   const int b = static_cast<int>(blockIdx.x);
   WaitForPrevious();
@@ -217,9 +218,9 @@ struct HeadBlock {
   }
 };
 
-// A block per (head, batch row). A score depends on positions by their distance only, so keys are kept as they are and
-// turned back by it here. The past is fetched and turned while earlier kernels still run.
-// T: of past keys and values. Past values stay in it, since more blocks then have room on an SM.
+// Attends, a block per (head, batch row). A score depends on positions by their distance only, so keys are kept as they
+// are and turned back by it here. The past is fetched and turned while earlier kernels still run. T: of past keys and
+// values. Past values stay in it, since more blocks then have room on an SM.
 template <typename T>
 __global__ void __launch_bounds__(kAttentionThreads, sizeof(T) == sizeof(float) ? 4 : 6)
     Attend(const __grid_constant__ AttentionArgs a) {
@@ -285,7 +286,7 @@ constexpr size_t kDepthwiseShared = 47 << 10;  // of a block, without asking for
 __host__ __device__ constexpr size_t DepthwiseBytes(int channels, int rows) {
   return static_cast<size_t>(channels) * static_cast<size_t>(rows) * sizeof(float);
 }
-// Whether there is room for the weights beside a column.
+// Returns true if there is room for the weights beside a column.
 __host__ __device__ constexpr bool StagesWeights(int channels, int taps) {
   return DepthwiseBytes(channels, 1 + taps) <= kDepthwiseShared;
 }
@@ -301,7 +302,8 @@ __device__ float BlockSum(float v, float* scratch) {
   return sum;
 }
 
-// A block per column; the column waits in shared memory for its mean and variance.
+// Convolves single channels and normalises, a block per column. The column waits in shared memory for its mean and
+// variance.
 __global__ void __launch_bounds__(kDepthwiseThreads, 4) Depthwise(const __grid_constant__ DepthwiseArgs a) {
   extern __shared__ __align__(16) float shared[];
   __shared__ float scratch[kDepthwiseThreads / 32];
@@ -387,8 +389,9 @@ constexpr size_t LastBytes(int samples, int taps, int channels) {
          sizeof(float);
 }
 
-// A lane's part of a sample: its channels of each tap in turn. kSamples neighbouring ones at a time, for which a row is
-// read once: the kernel's time is shared memory's. kTaps, kChannels: 0 where they are not known, with one sample.
+// Computes a lane's part of a sample: its channels of each tap in turn. kSamples neighbouring ones at a time, for which
+// a row is read once: the kernel's time is shared memory's. kTaps, kChannels: 0 where they are not known, with one
+// sample.
 template <int kSamples, int kTaps, int kChannels>
 __device__ __forceinline__ void SumLast(const LastConvArgs& a, const float* weights, const float* rows, int row_stride,
                                         int lane, float (&sums)[kSamples]) {
@@ -431,7 +434,7 @@ __device__ __forceinline__ void SumLast(const LastConvArgs& a, const float* weig
   }
 }
 
-// A block makes kSamples samples for each group of lanes; the rows they need lie in shared memory.
+// Makes kSamples samples for each group of lanes; their rows lie in shared memory.
 template <int kSamples, int kTaps, int kChannels>
 __global__ void __launch_bounds__(kLastThreads) LastConv(const __grid_constant__ LastConvArgs a) {
   extern __shared__ __align__(16) float shared[];

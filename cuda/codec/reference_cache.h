@@ -25,7 +25,7 @@ class ReferenceCache {
   // `bytes`: size of each past. At least one is kept, whatever its size.
   explicit ReferenceCache(size_t bytes) : bytes_(bytes) {}
 
-  // The past after `codes`, or null. Valid until the next Add().
+  // Returns the past after `codes`, or null. Valid until the next Add().
   const void* Find(std::span<const int32_t> codes);
   // Returns memory for the past after `codes`, which must not be cached. The caller must enqueue the copy into it
   // before any other call. Null if the device has no memory; nothing is cached then.

@@ -61,7 +61,7 @@ int64_t Builder::Remember(size_t bytes) {
 
 void* Builder::NextOperand() {
   void* const operand = operands_[next_operand_];
-  next_operand_ = (next_operand_ + 1) % static_cast<int>(std::size(operands_));
+  next_operand_ = (next_operand_ + 1) % operands_.size();
   return operand;
 }
 
@@ -123,10 +123,10 @@ GemmGeometry Builder::Geometry(int rows, int outputs, int taps, int channels, in
   geometry.dilation = dilation;
   geometry.tiles = outputs / kTileRows;
   geometry.chunks = taps * blocks;
-  geometry.by_chunks_per_tap = Divisor(blocks);
   const GemmCut cut = ChooseCut(args, early_steps_ != 0 && planes_ != Planes::kF32, device_);
   geometry.groups = cut.groups;
   geometry.group_blocks = blocks / cut.groups;
+  geometry.by_group_blocks = Divisor(geometry.group_blocks);
   geometry.segments = cut.segments;
   geometry.by_segments = Divisor(cut.segments);
   return geometry;
@@ -180,7 +180,7 @@ Source Builder::Dequantization() {
   args.next_frame = packer_.Keep<int32_t>(static_cast<size_t>(max_slots_));
   args.states = packer_.Keep<std::byte*>(static_cast<size_t>(max_batch_));
   args.frames = packer_.Keep<int32_t>(static_cast<size_t>(max_batch_));
-  // Each codeword through its group's projection, once.
+  // Projects each codeword of each group, once.
   for (int g = 0; g < args.groups; ++g) {
     const CodebookWeights& codebook = weights_.codebooks[static_cast<size_t>(g)];
     const bool semantic = g < config_.num_semantic_quantizers;
@@ -324,7 +324,7 @@ Builder::Output Builder::UpsampleInput(size_t index) const {
   return {.rows = rows_, .channels = channels, .look_back = static_cast<int>(taps) - 1, .planes = planes_};
 }
 
-// The final norm's weights are in it.
+// The final norm's weights are multiplied into it.
 Dense Builder::OutputProjection() {
   return packer_.Linear(weights_.output_projection.weight, packer_.LoadFloats(weights_.transformer.norm));
 }
@@ -569,6 +569,7 @@ Status Builder::Build() {
   hidden_ = packer_.Keep<float>(static_cast<size_t>(PadChannels(config_.transformer.hidden_size)) *
                                 static_cast<size_t>(max_batch_));
   residual_ = packer_.Keep<float>(widest);
+  operands_.resize(device_.warpgroups ? 3 : 2);
   for (void*& operand : operands_) operand = packer_.Keep<float>(widest);  // as F32 or two F16 planes
   Source x = PreTransformer(Dequantization());
   latent_steps_ = steps_.size();

@@ -47,15 +47,15 @@ class Builder {
         packer_(memory),
         steps_(*steps) {}
 
-  // kUnsupported for structures that the kernels do not cover.
+  // Builds the list. kUnsupported for structures that the kernels do not cover.
   Status Build();
-  // Bytes of a slot's state.
+  // Returns the bytes of a slot's state.
   size_t state_bytes() const { return state_bytes_; }
-  // Number of steps up to the last of the pre-transformer.
+  // Returns the number of steps up to the last of the pre-transformer.
   size_t latent_steps() const { return latent_steps_; }
-  // Number of steps of Codec::Begin().
+  // Returns the number of steps of Codec::Begin().
   size_t early_steps() const { return early_steps_; }
-  // Number of earlier frames that samples depend on, besides those of the pre-transformer's attention.
+  // Returns the number of earlier frames that samples depend on, besides those of the pre-transformer's attention.
   int SoundHistory() const;
 
  private:
@@ -77,15 +77,15 @@ class Builder {
   // Adds weights of a product and returns it without an epilogue, which the caller sets. `order`: instead of that of
   // the product's own kernel of warpgroups.
   GemmStep Gemm(const Dense& dense, int dilation, const Source& x, const WarpgroupOrder* order = nullptr);
-  // `rows` of a frame.
+  // Returns the geometry of a product with `rows` columns of a frame.
   GemmGeometry Geometry(int rows, int outputs, int taps, int channels, int dilation) const;
-  // Whether kernels of warpgroups take part in the product that is added next.
+  // Returns true if kernels of warpgroups take part in the product that is added next.
   bool HasWarpgroups() const;
   bool UnitHasKernel(const ResidualUnitWeights& unit, int dilation, int channels) const;
   // Divides the product's input by the hidden stream's root mean square.
   void NormalizeInput(GemmStep* gemm) const;
 
-  // The parts of the list, in order. Each takes its input and returns the next part's.
+  // Builds the parts of the list, in order. Each takes its input and returns the next part's.
   Source Dequantization();
   Source PreTransformer(Source x);
   Source Layer(const TransformerLayerWeights& layer, const float* rotations, const Source& x);
@@ -94,19 +94,19 @@ class Builder {
   Source DecoderBlock(size_t index, Source x);
   void LastConvolution(const Source& x);
 
-  // Format of the input of upsampling stage `index`; after the last stage, of the first convolution.
+  // Returns the format of the input of upsampling stage `index`; after the last stage, of the first convolution.
   Output UpsampleInput(size_t index) const;
-  // Format of the input of decoder block `index`; after the last block, of the last convolution.
+  // Returns the format of the input of decoder block `index`; after the last block, of the last convolution.
   Output BlockInput(size_t index, int channels);
-  // Format of the input of residual unit `unit` of a block.
+  // Returns the format of the input of residual unit `unit` of a block.
   Output UnitInput(const DecoderBlockWeights& block, size_t unit, int channels);
 
   Dense OutputProjection();
-  // The output projection and the first upsampling as one product.
+  // Returns the output projection and the first upsampling as one product.
   GemmStep ProjectAndUpsample(const Source& x);
-  // Weights [channels][1][taps] of a convolution of single channels, [taps][channels].
+  // Transposes weights [channels][1][taps] of a convolution of single channels to [taps][channels].
   const float* ByTap(const TensorView& weights, int channels);
-  // Goes round the operands_. The others may still be read.
+  // Returns the next one of operands_, in turn. The one before it may still be read.
   void* NextOperand();
   // Allocates space in every slot's state.
   int64_t Remember(size_t bytes);
@@ -123,10 +123,10 @@ class Builder {
 
   float* hidden_ = nullptr;    // F32 stream of the pre-transformer
   float* residual_ = nullptr;  // F32 residual stream of the current stage, after the pre-transformer
-  // Inputs of the next operators: one is read, another one written. A residual unit's kernel reads what the operator
-  // before the last has written.
-  void* operands_[3] = {};
-  int next_operand_ = 0;
+  // Inputs of the next operators: one is read, another one written. A residual unit's kernel, which needs warpgroups,
+  // reads what the operator before the last has written: a third one.
+  std::vector<void*> operands_;
+  size_t next_operand_ = 0;
   size_t state_bytes_ = 0;
   size_t latent_steps_ = 0;
   size_t early_steps_ = 0;

@@ -14,7 +14,7 @@ constexpr GemmTile G(int columns, int tiles) { return {GemmForm::kWarpgroup, col
 
 // H200 and H100, of 132 SMs: the released codec. 9 to 64 streams with 99 SMs (CodecNumbers).
 // clang-format off
-constexpr ProductTiles kH200Tiles[] = {
+constexpr ProductTiles kHopperTiles[] = {
     // planes, copied, rows, outputs, inputs, taps, streams of a unit, {up to so many streams, kernel}
     {2, true, 1, 512, 1024, 1, 0, {{{16, N(8, 1)}, {32, N(16, 1)}, {kAny, N(32, 1)}}}},
     {2, true, 1, 512, 1536, 3, 0, {{{16, N(8, 1)}, {32, N(16, 1)}, {kAny, N(32, 1)}}}},
@@ -96,8 +96,14 @@ const GemmTile& ProductTiles::TileFor(int streams) const {
       ->tile;
 }
 
+int TableStreams(int streams, const DeviceTraits& device) {
+  // All Hopper cards have the table's SMs; some may be left to other kernels.
+  if (device.warpgroups || device.processors == kTableProcessors) return streams;
+  return std::max(1, static_cast<int>(int64_t{streams} * kTableProcessors / std::max(1, device.processors)));
+}
+
 std::span<const ProductTiles> TilesOf(CodecTable table) {
-  if (table == CodecTable::kH200) return kH200Tiles;
+  if (table == CodecTable::kHopper) return kHopperTiles;
   return {};
 }
 

@@ -8,9 +8,9 @@
 #include "codec/kernels.h"
 #include "runtime/device_numbers.h"
 
-// The kernel of each of the codec's products, by streams, for one type of card. All kernels give the same bits. Those
-// of the H200 follow from lines fitted to measured times. codec-bench --table measures a card and prints the rows of
-// its fastest kernels in the form that they have in tile_table.cc.
+// The kernel of each of the codec's products, by streams, for a class of cards. All kernels give the same bits. Those
+// of Hopper follow from lines fitted to measured times of an H200. codec-bench --table measures a card and prints the
+// rows of its fastest kernels in the form that they have in tile_table.cc.
 namespace qtts::cuda::codec {
 
 // The kernel for up to so many streams.
@@ -38,6 +38,11 @@ struct ProductTiles {
 
 // Rows of the last range.
 inline constexpr int kAnyStreams = 1 << 30;
+
+// SMs of the cards that the tables were measured on.
+inline constexpr int kTableProcessors = 132;
+// Returns the number of streams that occupy a table's card as `streams` occupy the device.
+int TableStreams(int streams, const DeviceTraits& device);
 
 // Returns the rows of a table.
 std::span<const ProductTiles> TilesOf(CodecTable table);

@@ -5,9 +5,9 @@
 #include "codec/warpgroup_parts.cuh"
 #include "runtime/succeeds.h"
 
-// A residual unit of many columns and few channels by warpgroups: the second product takes what becomes of the first
-// one's sums straight from the registers in which they are. Its instructions want of a lane the channels that the lane
-// has of the first product's sums, since PackWarpgroup() puts the first one's weight rows in that order.
+// A residual unit of many columns and few channels by warpgroups. The second product takes its input from the registers
+// with the first one's accumulators: PackWarpgroup() orders the first one's weight rows so that a lane's accumulators
+// are the channels that the second one's instructions read from it.
 namespace qtts::cuda::codec {
 namespace {
 
@@ -47,7 +47,7 @@ __device__ __forceinline__ void MakeHidden(const Constants<kChannels>& constants
                                            const float (&sums)[kChannels / 2], uint32_t (&to)[2][1][kPlanes][4]) {
 #pragma unroll
   for (int step = 0; step < 2; ++step) {
-    const int channel = block * kChannelBlock + lane % 4 * 8 + step * 4;
+    const int channel = block * kChannelBlock + UnitFragment::Column(lane) + step * 4;
     const float4 scale = Load4(constants.weight_scale + channel);
     const float4 bias = Load4(constants.bias + channel);
     const float4 snake_a = Load4(constants.snake_a + channel);

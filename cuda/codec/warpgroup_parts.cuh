@@ -8,9 +8,11 @@
 #include "codec/epilogue.cuh"
 #include "codec/gemm.h"
 #include "codec/half_math.cuh"
+#include "codec/staged_columns.cuh"
 #include "codec/warpgroup_plan.h"
 #include "runtime/async_copy.cuh"
 #include "runtime/barrier.cuh"
+#include "runtime/fragment.h"
 #include "runtime/matrix_operand.h"
 #include "runtime/warpgroup.cuh"
 
@@ -52,35 +54,6 @@ inline constexpr int kProducerRegisters = 40;
 
 __device__ __forceinline__ void SyncCopyThreads() { asm volatile("bar.sync 1, %0;" ::"n"(kCopyThreads) : "memory"); }
 
-// Fills `rows` with the addresses of the staged columns' rows of the tile from `first_column`; 0 where there is none,
-// the lowest bit set where a row lies in the history.
-__device__ __forceinline__ void PlaceStaged(const GemmArgs& a, const WarpgroupPlan& t, int first_column,
-                                            int tile_columns, int thread, uintptr_t* rows) {
-  const int first_stream = Divide(first_column, a.x.by_rows);
-  const int begin = first_column - first_stream * a.x.rows;  // time of the tile's first column
-  for (int i = thread; i < t.staged; i += kCopyThreads) {
-    // The streams of the tile lie one after the other, each behind its halo.
-    int column = i - t.halo;  // the tile's, of the first stream
-    int stream = 0;
-    int end = a.x.rows - begin;  // of the stream's columns
-    while (column >= end && end < tile_columns) {
-      column -= t.halo;
-      ++stream;
-      if (column < end) break;  // in the halo of the next one
-      end += a.x.rows;
-    }
-    const int stream_begin = stream == 0 ? 0 : stream * a.x.rows - begin;
-    const int from_begin = column - stream_begin;  // negative: of the past
-    const int time = (stream == 0 ? begin : 0) + max(from_begin, 0);
-    const int lag = max(-from_begin, 0);
-    const Column place = ColumnOf(a, (first_stream + stream) * a.x.rows);
-    const __half* const row = place.frame < 0 || time >= a.x.rows || column >= tile_columns
-                                  ? nullptr
-                                  : SourceRow<__half>(a.x, place.batch_row, time, lag, place.state, place.frame);
-    rows[i] = row == nullptr ? 0 : reinterpret_cast<uintptr_t>(row) + (time < lag ? 1 : 0);
-  }
-}
-
 // The barriers of the two rings: of slots with columns, and of stages with weights.
 struct Barriers {
   uint32_t first;
@@ -96,7 +69,7 @@ struct Barriers {
     return first + static_cast<uint32_t>((2 * kMaxSlots + kMaxStages + i) * 8);
   }
 
-  // By one thread.
+  // Initializes the barriers; called by one thread.
   __device__ __forceinline__ void Initialize(const WarpgroupPlan& t) const {
     for (int i = 0; i < t.slots; ++i) {
       InitializeBarrier(slot_full(i), kCopyThreads);
@@ -110,8 +83,8 @@ struct Barriers {
   }
 };
 
-// Copies the weights of all of the block's tiles to the ring at `stages`; called by one thread. from(i) is where the
-// i-th stage of a tile comes from.
+// Copies the weights of all of the block's tiles to the ring at `stages`; called by one thread. from(i) returns
+// the source of a tile's i-th stage.
 template <int kStageBytes, typename From>
 __device__ __forceinline__ void BringWeights(const WarpgroupPlan& t, const Barriers& barriers, uint32_t stages,
                                              int stages_of_tile, const From& from) {
@@ -146,7 +119,7 @@ __device__ __forceinline__ void BringColumns(const GemmArgs& a, const WarpgroupP
   RingPlace slot;
   for (int tile = static_cast<int>(blockIdx.x); tile < t.column_tiles; tile += static_cast<int>(gridDim.x)) {
     SyncCopyThreads();  // nobody needs the rows of the tile before
-    PlaceStaged(a, t, tile * kTileColumns, kTileColumns, thread, rows);
+    PlaceStaged<kCopyThreads>(a, t.halo, t.staged, tile * kTileColumns, kTileColumns, thread, rows);
     SyncCopyThreads();
     const int blocks = a.geometry.groups * a.geometry.group_blocks;
     for (int block = 0; block < blocks; ++block) {
@@ -185,9 +158,8 @@ struct Products {
     for (int i = 0; i < kRowTiles; ++i) {
 #pragma unroll
       for (int h = 0; h < 2; ++h) {
-        const int row = first_row + i * 64 + h * 8 + lane / 4;
-        const int stream = Divide(first_column + row, a.x.by_rows) - first_stream;
-        at[i][h] = (row + (stream + 1) * t.halo) * kRowBytes + lane % 4 * 16;
+        at[i][h] =
+            StagedOffset(a, t.halo, first_column, first_stream, first_row + i * 64 + LeftFragment::Row(lane, h), lane);
       }
     }
   }
@@ -239,7 +211,7 @@ struct Products {
   int plane_bytes;
 };
 
-// The first of a consumer warp's columns of a tile.
+// Returns the first of a consumer warp's columns of a tile.
 template <int kRowTiles>
 __device__ __forceinline__ int FirstRow(int warp) {
   return warp / 4 * (64 * kRowTiles) + warp % 4 * 16;
@@ -270,7 +242,7 @@ __device__ __forceinline__ void Clear(float (&sums)[kRowTiles][kSums]) {
   }
 }
 
-// Where a consumer warp is in the two rings.
+// Places of a consumer warp in the two rings.
 struct RingPlaces {
   RingPlace slot, stage;
 };
@@ -410,7 +382,7 @@ class TileEnd {
   static constexpr int kTurns = kPieces * kTurnsOfPiece;
   using Residuals = float4[kColumns][kTogether];
 
-  // The c-th of the lane's columns of a turn, and its first tile there.
+  // Return the c-th of the lane's columns of a turn, and its first tile there:
   __device__ __forceinline__ int Row(int turn, int c) const {
     const int piece = turn / kTurnsOfPiece;
     return first_row_ + piece / (2 * kPiecesPerColumn) * 64 + piece / kPiecesPerColumn % 2 * 8 +

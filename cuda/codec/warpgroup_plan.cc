@@ -8,13 +8,6 @@
 
 namespace qtts::cuda::codec {
 
-GemmGeometry AsOneTap(GemmGeometry geometry) {
-  geometry.taps = 1;
-  geometry.groups = geometry.segments;
-  geometry.group_blocks = geometry.chunks / geometry.segments;
-  return geometry;
-}
-
 size_t SharedBytes(const WarpgroupPlan& plan, int outputs, int planes, size_t extras) {
   return kOperandGroupBytes + static_cast<size_t>(plan.stages) * static_cast<size_t>(StageBytes(outputs)) +
          static_cast<size_t>(plan.slots) * static_cast<size_t>(plan.staged) * kRowBytes * static_cast<size_t>(planes) +
@@ -28,13 +21,11 @@ WarpgroupPlan PlanWarpgroups(const GemmArgs& gemm, int outputs, int row_tiles, s
   const bool streams = StreamsColumns(gemm.geometry);
   const GemmGeometry geometry = streams ? AsOneTap(gemm.geometry) : gemm.geometry;
   const int columns = TileColumns(row_tiles);
-  const int rows = gemm.x.rows;
-  // Streams that a tile has a part of at most.
-  const int parts = rows % columns == 0 ? 1 : columns % rows == 0 ? columns / rows : (columns - 2) / rows + 2;
+  const Staging staging = StagingOf(geometry, gemm.x.rows, columns);
   WarpgroupPlan plan;
   plan.column_tiles = CeilDiv(geometry.columns, columns);
-  plan.halo = (geometry.taps - 1) * geometry.dilation;
-  plan.staged = columns + parts * plan.halo;
+  plan.halo = staging.halo;
+  plan.staged = staging.staged;
   plan.slots = streams ? kMinSlots : geometry.group_blocks;
   plan.taps = streams ? gemm.geometry.taps : 1;
   plan.stages = kMinStages;

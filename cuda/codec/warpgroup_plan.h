@@ -6,26 +6,20 @@
 #include <cstdint>
 
 #include "codec/kernels.h"
+#include "codec/staging.h"
 
 // How the kernels of warpgroups (warpgroup_parts.cuh) share out shared memory, which has two rings: slots, each with a
 // block of channels of a tile's columns, and stages of weights.
 namespace qtts::cuda::codec {
 
-inline constexpr int kRowBytes = kChannelBlock * 2;  // of a column's channel block in shared memory, a plane
 inline constexpr int kMaxSlots = 10;
 inline constexpr int kMaxGroupSlots = 6;  // where all taps of a group read the same slots
 inline constexpr int kMaxStages = 6;
 
 constexpr int TileColumns(int row_tiles) { return 128 * row_tiles; }
 constexpr int StageBytes(int outputs) { return outputs * 128; }
-// Chunks of a stage of weights: rows of 128 bytes are one chunk of two planes, or two of one.
+// Returns the chunks of a stage of weights: rows of 128 bytes are one chunk of two planes, or two of one.
 constexpr int StageChunks(int planes) { return 2 / planes; }
-
-// Whether columns come anew for each tap: the segments of the sum are no groups of channels, so that what a segment
-// needs of one tap is not what it needs of another. Each chunk then has a slot of its own.
-constexpr bool StreamsColumns(const GemmGeometry& geometry) { return geometry.groups != geometry.segments; }
-// Such a product as the kernel takes it: of one tap, its chunks as channel blocks and its segments as groups of them.
-GemmGeometry AsOneTap(GemmGeometry geometry);
 
 // How a kernel of warpgroups goes through the columns of a product.
 struct WarpgroupPlan {
@@ -37,11 +31,11 @@ struct WarpgroupPlan {
   int32_t taps = 1;    // taps that columns are copied for, one after the other
 };
 
-// The plan of a kernel with tiles of 128 `row_tiles` columns and stages of `outputs` weight rows, whose other things in
-// shared memory take `extras` bytes.
+// Returns the plan of a kernel with tiles of 128 `row_tiles` columns and stages of `outputs` weight rows, whose other
+// things in shared memory take `extras` bytes.
 WarpgroupPlan PlanWarpgroups(const GemmArgs& gemm, int outputs, int row_tiles, size_t extras,
                              const DeviceTraits& device);
-// Bytes of shared memory of a block.
+// Returns the bytes of shared memory of a block.
 size_t SharedBytes(const WarpgroupPlan& plan, int outputs, int planes, size_t extras);
 
 }  // namespace qtts::cuda::codec

@@ -4,8 +4,6 @@
 #include <algorithm>
 #include <cmath>
 
-#include "runtime/device_wait.h"
-
 namespace qtts::cuda::codec {
 namespace {
 
@@ -15,13 +13,10 @@ constexpr float kSnakeEps = 1e-9F;
 
 const float* WeightPacker::LoadFloats(const TensorView& tensor) {
   const auto count = static_cast<size_t>(tensor.elements());
-  float* const floats = Stage(count);
-  if (tensor.dtype == DType::kF32) {
-    Upload(floats, tensor.data, tensor.bytes());
-    return floats;
-  }
-  auto* const bits = reinterpret_cast<uint16_t*>(Stage((count + 1) / 2));
-  Upload(bits, tensor.data, tensor.bytes());
+  auto* const raw = StageCopy(tensor.data, tensor.bytes());
+  if (tensor.dtype == DType::kF32) return static_cast<const float*>(raw);
+  const auto* const bits = static_cast<const uint16_t*>(raw);
+  float* const floats = Allocate<float>(staging(), count);
   if (!failed()) Check(Widen(bits, tensor.dtype == DType::kBF16, tensor.elements(), floats, nullptr));
   return floats;
 }
@@ -32,10 +27,7 @@ const float* WeightPacker::Vector(const std::vector<float>& values, int times) {
   for (size_t i = 0; i < static_cast<size_t>(times); ++i) {
     std::copy(values.begin(), values.end(), all.begin() + static_cast<std::ptrdiff_t>(i * padded));
   }
-  float* const data = Keep<float>(all.size());
-  // Not asynchronous: `all` dies here.
-  if (!failed()) Check(CopyAndWait(data, all.data(), all.size() * sizeof(float), cudaMemcpyHostToDevice));
-  return data;
+  return static_cast<const float*>(KeepCopy(all.data(), all.size() * sizeof(float)));
 }
 
 Snake WeightPacker::LoadSnake(const SnakeWeights& weights) {

@@ -18,7 +18,7 @@
 
 namespace qtts::cuda::codec {
 
-// Number of channels, padded to whole blocks.
+// Returns the number of channels, padded to whole blocks.
 inline int PadChannels(int64_t n) { return static_cast<int>((n + kChannelBlock - 1) / kChannelBlock * kChannelBlock); }
 
 // A weight matrix on the device, [rows][taps][channels], rows and channels padded with zeros.
@@ -50,16 +50,16 @@ class WeightPacker : public WeightStore {
     return AllocateZeroed<T>(memory(), count);
   }
 
-  // The tensor as F32, staged.
+  // Loads the tensor as F32, staged.
   const float* LoadFloats(const TensorView& tensor);
-  // `values`, repeated `times`, each time filled up with zeros to whole channel blocks; kept.
+  // Keeps `values`, repeated `times`, each time filled up with zeros to whole channel blocks.
   const float* Vector(const std::vector<float>& values, int times = 1);
   const float* OptionalVector(const std::optional<TensorView>& tensor, int times = 1) {
     return tensor.has_value() ? Vector(FloatsOf(*tensor), times) : nullptr;
   }
   Snake LoadSnake(const SnakeWeights& weights);
 
-  // Matrices, staged.
+  // Allocates matrices, staged.
   Dense NewDense(int64_t rows, int64_t taps, int64_t channels);
   // Fills dense rows from `first` on with a linear layer's, its inputs scaled by `column_scale` (staged).
   void FillLinear(const Dense& dense, const TensorView& weight, const float* column_scale, int first = 0, int run = 0,

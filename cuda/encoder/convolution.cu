@@ -43,7 +43,7 @@ __device__ __forceinline__ float Activate(Activation activation, float x) {
   return x;
 }
 
-// Row of x that position `at` reads, or -1 for zeros.
+// Returns the row of x that position `at` reads, or -1 for zeros.
 __device__ __forceinline__ int64_t Within(Border border, int64_t at, int64_t rows) {
   if (at >= 0 && at < rows) return at;
   if (border == Border::kZeros) return -1;
@@ -51,8 +51,8 @@ __device__ __forceinline__ int64_t Within(Border border, int64_t at, int64_t row
   return at < 0 ? -at : 2 * (rows - 1) - at;
 }
 
-// A block makes kRows x kOuts values, a thread kOfThread x kOfThread of them; the next step's operands are fetched
-// while the present one is computed.
+// Convolves. A block makes kRows x kOuts values, a thread kOfThread x kOfThread of them; the next step's operands are
+// fetched while the present one is computed.
 __global__ void __launch_bounds__(kThreads) ConvolveKernel(const __grid_constant__ Convolution a) {
   __shared__ __align__(16) float x_tile[kRows][kRowStride];
   __shared__ __align__(16) float w_tile[kDepth][kOuts];

@@ -122,11 +122,11 @@ struct Attention {
   const float* speeds = nullptr;  // [head_dim / 2] RoPE's angles of position 1
   Signal y;                       // [rows][heads * head_dim]
 };
-// RoPE on queries and keys, in place; pairs are (i, i + head_dim / 2).
+// Applies RoPE to queries and keys, in place; pairs are (i, i + head_dim / 2).
 cudaError_t Rotate(const Attention& attention, cudaStream_t stream);
-// Maximum number of rows of Attend().
+// Returns the maximum number of rows of Attend().
 int64_t MaxAttentionRows(int head_dim);
-// Queries and keys are rotated.
+// Attends; queries and keys have been rotated.
 cudaError_t Attend(const Attention& attention, cudaStream_t stream);
 
 // Residual vector quantisation: from each group the nearest codeword, the first of equals, which is then taken off.

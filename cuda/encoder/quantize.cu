@@ -18,12 +18,12 @@ struct Candidate {
   int entry;
 };
 
-// The nearer of two, the first of equals.
+// Returns the nearer of two, the first of equals.
 __device__ __forceinline__ Candidate Nearer(Candidate a, Candidate b) {
   return b.distance < a.distance || (b.distance == a.distance && b.entry < a.entry) ? b : a;
 }
 
-// A block per frame: group after group, each thread with every kThreads-th codeword.
+// Quantises, a block per frame: group after group, each thread with every kThreads-th codeword.
 __global__ void __launch_bounds__(kThreads) QuantizeKernel(const __grid_constant__ Quantization a) {
   extern __shared__ float residual[];  // [dim]
   __shared__ Candidate nearest[kThreads / kWarp];
@@ -33,7 +33,7 @@ __global__ void __launch_bounds__(kThreads) QuantizeKernel(const __grid_constant
     const float* const codewords = a.codewords + static_cast<int64_t>(group) * a.dim * a.entries;
     const float* const squares = a.squares + static_cast<int64_t>(group) * a.entries;
     if (group <= 1) {
-      // The acoustic codebooks start from their own vector, not from what the semantic one left.
+      // The acoustic codebooks start from their own vector, not from the semantic one's residual.
       const float* const from = (group == 0 ? a.semantic : a.acoustic) + frame * a.dim;
       for (int i = thread; i < a.dim; i += kThreads) residual[i] = from[i];
     }

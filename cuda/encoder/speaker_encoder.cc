@@ -10,10 +10,10 @@ namespace {
 
 constexpr const char* kEncoding = "the speaker encoder";
 
-// Rows at each end that a convolution of its input's length needs.
+// Returns the rows at each end that a convolution of its input's length needs.
 int Padding(const Layer& layer, int dilation) { return (layer.taps - 1) * dilation / 2; }
 
-// A convolution of its input's length, both ends reflected, and the rectifier.
+// Returns a convolution of its input's length, both ends reflected, and the rectifier.
 Convolution Tdnn(const Layer& layer, int dilation, const ConstSignal& x, int64_t rows, const Signal& y) {
   Convolution convolution = layer.On(x, rows, rows, y);
   convolution.border = Border::kReflect;
@@ -25,7 +25,7 @@ Convolution Tdnn(const Layer& layer, int dilation, const ConstSignal& x, int64_t
 
 Signal Channels(const Signal& signal, int64_t first) { return {signal.data + first, signal.stride}; }
 
-// A single row.
+// Returns a row of numbers as a signal that repeats it.
 ConstSignal Row(const float* data) { return {data, 0}; }
 
 }  // namespace
@@ -212,8 +212,8 @@ void SpeakerEncoder::Pool(const Arrays& arrays, Queue* queue) const {
   statistics.means = arrays.pooled;
   statistics.deviations = arrays.pooled + channels;
   (*queue)(ComputeStatistics, statistics);
-  // The attention sees each row beside the statistics of all, which are the same for every row: what they
-  // contribute is computed once and joins the bias.
+  // The attention sees each row beside the statistics of all, which are the same for every row: their
+  // contribution is computed once and joins the bias.
   Layer own = attention_tdnn_;
   own.in = channels;
   own.bias = arrays.constant;

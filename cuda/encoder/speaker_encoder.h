@@ -26,16 +26,16 @@ namespace qtts::cuda::encoder {
 // work. Not thread-safe.
 class SpeakerEncoder {
  public:
-  // `weights` are not needed afterwards. kResourceExhausted where the device has no room for them.
+  // Loads the weights, which are not needed afterwards. kResourceExhausted where the device has no room for them.
   static Result<std::unique_ptr<SpeakerEncoder>> Create(const SpeakerEncoderConfig& config,
                                                         const SpeakerEncoderWeights& weights, cudaStream_t stream);
 
-  // Minimum number of samples: shorter inputs cannot be reflected at the ends in every layer.
+  // Returns the minimum number of samples: shorter inputs cannot be reflected at the ends in every layer.
   int64_t least_samples() const;
 
-  // pcm, 24 kHz, at least least_samples(), to the x-vector [enc_dim] (NaN if the weights give it).
+  // Encodes pcm, 24 kHz, at least least_samples(), to the x-vector [enc_dim] (NaN if the weights give it).
   Result<std::vector<float>> Encode(std::span<const float> pcm, Scratch* scratch, cudaStream_t stream) const;
-  // The spectrogram alone, [MelTables::Frames(samples)][mel_bins]. For tests.
+  // Computes the spectrogram alone, [MelTables::Frames(samples)][mel_bins]. For tests.
   Result<std::vector<float>> Mels(std::span<const float> pcm, Scratch* scratch, cudaStream_t stream) const;
 
   size_t device_bytes() const { return memory_.total(); }
@@ -52,7 +52,7 @@ class SpeakerEncoder {
   SpeakerEncoder() = default;
   void ComputeSpectrogram(std::span<const float> pcm, float* device_pcm, float* mels, Queue* queue) const;
   void RunBlock(const Block& block, const Arrays& arrays, const ConstSignal& x, const Signal& y, Queue* queue) const;
-  // Attentive statistics of arrays.aggregated to arrays.pooled.
+  // Computes the attentive statistics of arrays.aggregated, arrays.pooled.
   void Pool(const Arrays& arrays, Queue* queue) const;
 
   SpeakerEncoderConfig config_;

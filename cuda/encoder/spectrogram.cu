@@ -14,7 +14,7 @@ constexpr int kThreads = kLength / 2;  // a butterfly each
 
 static_assert(1 << kLogLength == kLength);
 
-// A block per frame. Products and sums are kept apart (no fused multiply-add), so that each is the CPU's.
+// Computes the spectrogram, a block per frame, without fused multiply-adds, so that each number is the CPU's.
 __global__ void __launch_bounds__(kThreads) SpectrogramKernel(const __grid_constant__ Spectrogram a) {
   __shared__ double2 v[kLength];
   __shared__ double magnitudes[MelTables::kFrequencies];

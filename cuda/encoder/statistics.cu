@@ -25,7 +25,7 @@ __device__ T JoinLanes(T v, T (*scratch)[kChannels], const Join& join) {
   return all;
 }
 
-// A block makes the statistics of kChannels channels.
+// Computes the statistics of kChannels channels a block.
 __global__ void __launch_bounds__(kThreads) StatisticsKernel(const __grid_constant__ Statistics a) {
   __shared__ double sums[kLanes][kChannels];
   __shared__ float largest[kLanes][kChannels];

@@ -31,7 +31,7 @@ __device__ float SumBlock(float v) {
 
 constexpr int kNormThreads = 128;
 
-// A block per row.
+// Normalises, a block per row.
 __global__ void __launch_bounds__(kNormThreads) NormKernel(const __grid_constant__ LayerNorm a) {
   const float* const x = a.x.data + static_cast<int64_t>(blockIdx.x) * a.x.stride;
   float* const y = a.y.data + static_cast<int64_t>(blockIdx.x) * a.y.stride;
@@ -51,7 +51,7 @@ __global__ void __launch_bounds__(kNormThreads) NormKernel(const __grid_constant
 
 constexpr int kRotateThreads = 256;
 
-// A thread per pair of a query or a key.
+// Applies RoPE, a thread per pair of a query or a key.
 __global__ void __launch_bounds__(kRotateThreads) RotateKernel(const __grid_constant__ Attention a) {
   const int half = a.head_dim / 2;
   const int64_t pairs = int64_t{2} * a.heads * half;  // of a row
@@ -74,15 +74,15 @@ __global__ void __launch_bounds__(kRotateThreads) RotateKernel(const __grid_cons
 constexpr int kAttendThreads = 128;
 constexpr int kLanesPerKey = 8;
 constexpr int kKeysAtOnce = kAttendThreads / kLanesPerKey;
-// Without asking for more.
+// Shared memory that a block may use without raising the limit, and some for static arrays.
 constexpr size_t kSharedBytes = size_t{46} << 10;
 
-// Floats of shared memory beside the scores.
+// Returns the floats of shared memory beside the scores.
 __host__ __device__ int FixedFloats(int head_dim) {
   return head_dim + (head_dim > kAttendThreads ? head_dim : kAttendThreads);
 }
 
-// A block per row and head.
+// Attends, a block per row and head.
 __global__ void __launch_bounds__(kAttendThreads) AttendKernel(const __grid_constant__ Attention a) {
   extern __shared__ float shared[];
   float* const q = shared;                                 // [head_dim]

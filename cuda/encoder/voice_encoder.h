@@ -9,12 +9,13 @@
 
 namespace qtts::cuda {
 
-// The encoders of a Base checkpoint on GPU `device` (backend/voice_encoder.h), in F32 whatever the model speaks in.
+// Makes the encoders of a Base checkpoint on GPU `device` (backend/voice_encoder.h), in F32 whatever the model speaks
+// in.
 //
-// Making one costs nothing. Each net takes its place on the device when it is first asked (of a released model
+// Allocates nothing yet. A net is loaded when it is first used (of a released model
 // about 40 MB for the x-vector, 190 MB for codes; scratch memory for ten seconds 130 MB, for a minute 160 MB),
-// and stays there, so that every further voice takes milliseconds. Work goes to a stream of its own, beside
-// that of utterances under way.
+// and stays, so that every further voice takes milliseconds. It works on a stream of its own, beside
+// the streams of utterances.
 //
 // Errors: as Checkpoint::OpenVoiceEncoder(); kResourceExhausted where the device has too little memory, which leaves
 // it as it was; kInvalidArgument for recordings too short or too long for the nets; kDeviceUnavailable once the

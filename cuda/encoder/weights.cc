@@ -22,23 +22,9 @@ Convolution Layer::On(const ConstSignal& x, int64_t x_rows, int64_t rows, const 
   return convolution;
 }
 
-const void* WeightPacker::Stage(const TensorView& tensor) {
-  void* const data = Allocate<char>(staging(), tensor.bytes());
-  Upload(data, tensor.data, tensor.bytes());
-  return data;
-}
-
-const void* WeightPacker::Copy(const void* data, size_t bytes) {
-  void* const copy = Allocate<char>(memory(), bytes);
-  Upload(copy, data, bytes);
-  // The source may be gone after the call.
-  if (!failed()) Check(AwaitStream(stream()));
-  return copy;
-}
-
 void WeightPacker::PackInto(const TensorView& tensor, int out, int in, int taps, float* to, int to_out, int first) {
   Packing packing;
-  packing.from = Stage(tensor);
+  packing.from = StageCopy(tensor.data, tensor.bytes());
   packing.dtype = tensor.dtype;
   packing.out = out;
   packing.in = in;

@@ -23,7 +23,7 @@ struct Layer {
   int out = 0;
   int taps = 1;
 
-  // Applied to x [x_rows][in]: `rows` rows of y, step and dilation 1, nothing before the first row.
+  // Returns the layer applied to x [x_rows][in]: `rows` rows of y, step and dilation 1, nothing before the first row.
   Convolution On(const ConstSignal& x, int64_t x_rows, int64_t rows, const Signal& y) const;
 };
 
@@ -34,13 +34,13 @@ class WeightPacker : private WeightStore {
   WeightPacker(Arena* memory, cudaStream_t stream) : WeightStore(memory, stream, "loading the voice encoder") {}
 
   Layer LoadConv(const ConvWeights& weights);
-  // Weights [out, in] or [out, in, taps] without bias; several with the same in and taps are one layer whose outputs
-  // lie side by side.
+  // Loads weights [out, in] or [out, in, taps] without bias; several with the same in and taps are one layer whose
+  // outputs lie side by side.
   Layer LoadLinear(const std::vector<const TensorView*>& weights);
   const float* LoadVector(const TensorView& tensor);  // as F32, in its own order
   template <typename T>
   const T* LoadTable(const std::vector<T>& values) {
-    return static_cast<const T*>(Copy(values.data(), values.size() * sizeof(T)));
+    return static_cast<const T*>(KeepCopy(values.data(), values.size() * sizeof(T)));
   }
 
   struct Codebooks {
@@ -54,9 +54,6 @@ class WeightPacker : private WeightStore {
 
  private:
   float* Keep(int64_t floats) { return Allocate<float>(memory(), static_cast<size_t>(floats)); }
-  // The tensor's bytes, until Release().
-  const void* Stage(const TensorView& tensor);
-  const void* Copy(const void* data, size_t bytes);
   void PackInto(const TensorView& tensor, int out, int in, int taps, float* to, int to_out, int first);
 };
 

@@ -7,7 +7,7 @@ namespace {
 
 constexpr int kThreads = 256;
 
-// First row of a frame's entry.
+// Returns the first row of a frame's entry.
 __device__ int64_t Entry(const FrameRing& ring, unsigned frame) {
   return static_cast<int64_t>(frame % static_cast<unsigned>(ring.entries)) * ring.rows;
 }

@@ -33,7 +33,7 @@ struct FrameRows {
   unsigned* finished = nullptr;   // rows that have reported, zero between frames
 };
 
-// First kernel of a frame: reads its entry of the ring `steps` (host memory), and sets the talker's rows x
+// Enqueues the first kernel of a frame: reads its entry of the ring `steps` (host memory), and sets the talker's rows x
 // [rows][stride]: for an utterance's first frame its row of `first_x` [slots][stride], then the sum of the last codes'
 // embeddings and the text's.
 // A row of kJoins stays idle until JoinRows().
@@ -61,14 +61,14 @@ struct EpochWords {
   unsigned frames = 0;
 };
 
-// Last kernel of a frame. Writes the rows' results and codes to its entry of the ring `results` (host memory), and the
-// codes to the codec's hand-over.
+// Enqueues the last kernel of a frame: writes the rows' results and codes to its entry of the ring `results` (host
+// memory), and the codes to the codec's hand-over.
 void EndFrame(const Launcher& launch, const FrameRow* steps, const FrameRing& ring, const FrameRows& frame,
               const SlotState* slots, int groups, int rows, FrameRowResult* results, const CodecHandOver& hand_over,
               const EpochWords& epochs);
 
-// The codec's rows pcm [rows][samples], of the slots and frame handed over, to the frame's entry of the ring `out`,
-// [samples] for each row (host memory); PCM that is no number makes the result a fault.
+// Copies the codec's rows pcm [rows][samples], of the slots and frame handed over, to the frame's entry of the ring
+// `out`, [samples] for each row (host memory); PCM that is no number makes the result a fault.
 void DeliverPcm(const Launcher& launch, const int* slots, const unsigned* frame, const FrameRing& ring, int rows,
                 const float* pcm, int samples, FrameRowResult* results, float* out);
 
@@ -84,18 +84,18 @@ struct PromptRows {
   int* kept = nullptr;  // the slot whose prompt's last row it is, or below 0
 };
 
-// Talker inputs of `count` uploaded rows to the last rows of x [padded][stride], and, where there is memory for them,
-// the rows' slots and positions. x_vectors [vector][width].
+// Writes the talker's inputs of `count` uploaded rows to the last rows of x [padded][stride], and, where there is
+// memory for them, the rows' slots and positions. x_vectors [vector][width].
 void EmbedPrompt(const Launcher& launch, Precision precision, const EmbeddingTables& tables, const PromptRowIds* rows,
                  const float* x_vectors, int count, float* x, int padded, const PromptRows& prompt_rows);
 
-// The kept rows among `rows` of x [rows][stride] to their slots' of first_x [slots][stride].
+// Copies the kept rows among `rows` of x [rows][stride] to their slots' of first_x [slots][stride].
 void KeepRows(const Launcher& launch, const int* kept, const float* x, int width, int stride, int rows, float* first_x);
 
-// table[index] = page.
+// Sets table[index] = page.
 void SetPage(const Launcher& launch, void** table, int64_t index, void* page);
 
-// The first `positions` keys and values of one page's worth of all layers: from page to page.
+// Copies the first `positions` keys and values of one page's worth of all layers: from page to page.
 void CopyPage(const Launcher& launch, const void* source, void* target, int64_t heads_and_layers, int positions,
               int page_positions, int64_t row_bytes);
 

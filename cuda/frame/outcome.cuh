@@ -10,7 +10,7 @@
 // Effects of a sampled id: whether the utterance continues, and the recorded state.
 namespace qtts::cuda {
 
-// How an utterance goes on whose talker gave `id` (below 0: nothing) after `sampled` ids.
+// Returns the end, if any, of an utterance whose talker gave `id` (below 0: nothing) after `sampled` ids.
 __device__ __forceinline__ EndReason EndAfter(int id, int eos_id, int sampled, int64_t max_new_tokens) {
   if (id < 0) return EndReason::kError;
   if (id == eos_id) return EndReason::kComplete;

@@ -64,7 +64,7 @@ constexpr uint16_t Int8Value(int code, uint16_t scale) {
 // Eight neighbouring codes, as one lane holds them (UnitFragment in runtime/fragment.h), in two words: the first has
 // columns 0 to 3. Each half of a word has two columns, the low half columns 0 and 2, the high one 1 and 3. Its low byte
 // is the earlier column's magnitude with the later one's sign, its high byte the later one's magnitude with the
-// earlier one's sign. Both signs thus stand at the top of a half after at most a swap of its bytes.
+// earlier one's sign. Both signs therefore stand at the top of a half after at most a swap of its bytes.
 struct Int8Unit {
   uint32_t words[2];
 };

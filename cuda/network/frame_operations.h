@@ -19,10 +19,10 @@ struct FrameOperation {
   const float* norm = nullptr;
 };
 
-// The layers of a pass, then its end.
+// Returns the layers of a pass, then its end.
 std::vector<FrameOperation> LayerOperations(const Network& network, int group);
 std::vector<FrameOperation> EndOperations(const Network& network, int group);
-// All passes.
+// Returns all passes.
 std::vector<FrameOperation> FrameOperations(const Network& network);
 
 }  // namespace qtts::cuda

@@ -33,8 +33,9 @@ struct FrameBuffers {
   static Result<std::unique_ptr<FrameBuffers>> Allocate(const Network& network, const FrameCapacity& capacity);
 
   KeyValuePages talker_pages() const { return {page_table, pages_per_slot, kPagePositions}; }
-  // Logits [rows][vocab] of a code group; 0 is the talker's. Up to kMaxRows rows have memory for each group; more rows
-  // have one for all groups of the predictor, which a group's sampling has read before the next group's head writes it.
+  // Returns the logits [rows][vocab] of a code group; 0 is the talker's. Up to kMaxRows rows have memory for each
+  // group; more rows have one for all groups of the predictor, which a group's sampling has read before the next
+  // group's head writes it.
   float* logits(const Network& network, int group, int rows_of_frame) const;
 
   // Arrays of utterances.
@@ -67,7 +68,7 @@ struct FrameBuffers {
   int prompt_rows = 0;
   PromptRows prompts;
 
-  // Zeroed.
+  // Allocates an array, zeroed.
   template <typename T>
   Result<T*> NewArray(size_t count) {
     QTTS_ASSIGN_OR_RETURN(DeviceMemory memory, DeviceMemory::AllocateZeroed(count * sizeof(T)));

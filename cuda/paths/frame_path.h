@@ -17,10 +17,10 @@ enum class FrameStart {
 class FrameComputation {
  public:
   virtual ~FrameComputation() = default;
-  // True if Enqueue() supports so many rows (a row bucket) and splits.
+  // Returns true if Enqueue() supports so many rows (a row bucket) and splits.
   virtual bool Covers(int rows, int splits) const = 0;
   virtual Status Enqueue(FrameStart start, int rows, int splits) const = 0;
-  // True if the next kernel may overlap the last one.
+  // Returns true if the next kernel may overlap the last one.
   virtual bool overlaps() const = 0;
 };
 

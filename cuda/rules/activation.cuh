@@ -5,7 +5,7 @@
 // SiLU, as exact as results that will be rounded to T can show.
 namespace qtts::cuda {
 
-// x / (1 + exp(-x))
+// Computes x / (1 + exp(-x)).
 template <typename T>
 __device__ __forceinline__ float Silu(float x) {
   return sizeof(T) == 4 ? x / (1.0F + expf(-x)) : __fdividef(x, 1.0F + __expf(-x));

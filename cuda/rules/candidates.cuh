@@ -21,7 +21,7 @@ struct WholeBlock {
   static __device__ bool Any(bool value) { return __syncthreads_or(value) != 0; }
 };
 
-// Floats as integers of the same order; no NaN.
+// Returns floats as integers of the same order; no NaN.
 __device__ __forceinline__ unsigned Ordered(float x) {
   const unsigned bits = __float_as_uint(x);
   return bits ^ ((bits & 0x80000000U) != 0 ? 0xFFFFFFFFU : 0x80000000U);
@@ -34,7 +34,7 @@ __device__ __forceinline__ unsigned long long Ordered(double x) {
   return bits ^ ((bits >> 63) != 0 ? ~0ULL : 1ULL << 63);
 }
 
-// A logit and its id, in the order of logits, then ids.
+// Returns a logit and its id, in the order of logits, then ids.
 __device__ __forceinline__ unsigned long long Candidate(float logit, int id) {
   return static_cast<unsigned long long>(Ordered(logit)) << 32 | static_cast<unsigned>(id);
 }
@@ -64,7 +64,7 @@ struct SamplingMemory {
   int listed, dropped;
 };
 
-// The largest of a warp's values.
+// Returns the largest of a warp's values.
 __device__ __forceinline__ unsigned long long WarpMax(unsigned long long value) {
   const auto high = static_cast<unsigned>(value >> 32);
   const unsigned most = __reduce_max_sync(~0U, high);
@@ -72,7 +72,7 @@ __device__ __forceinline__ unsigned long long WarpMax(unsigned long long value) 
   return static_cast<unsigned long long>(most) << 32 | low;
 }
 
-// The largest of all threads' values; every thread gets it. `memory` must not be in use.
+// Returns the largest of all threads' values; every thread gets it. `memory` must not be in use.
 template <typename Team>
 __device__ __forceinline__ unsigned long long BlockMax(unsigned long long value, unsigned long long* memory) {
   value = WarpMax(value);

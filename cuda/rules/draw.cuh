@@ -21,7 +21,7 @@ struct DrawKey {
   }
 };
 
-// In F64, exactly.
+// Draws in F64, exactly.
 template <typename Team>
 __device__ __forceinline__ int DrawExactly(const Candidates& c, const DrawKey& key, SamplingMemory* shared) {
   unsigned long long score = 0;
@@ -53,7 +53,7 @@ __device__ __forceinline__ int DrawExactly(const Candidates& c, const DrawKey& k
   return static_cast<int>(id);
 }
 
-// First in F32: usually one candidate leads by more than the error of F32.
+// Draws in F32 first: usually one candidate leads by more than the error of F32.
 template <typename Team, typename Prefetch>
 __device__ __forceinline__ int Draw(const Candidates& c, const DrawKey& key, SamplingMemory* shared,
                                     const Prefetch& prefetch) {

@@ -13,12 +13,12 @@ __device__ __forceinline__ float SumOfSquares(float x0, float x1, float x2, floa
   return __fadd_rn(__fmaf_rn(x1, x1, __fmul_rn(x0, x0)), __fmaf_rn(x3, x3, __fmul_rn(x2, x2)));
 }
 
-// Four columns as they are multiplied.
+// Returns four columns as they are multiplied.
 __device__ __forceinline__ uint2 NormedFour(float x0, float x1, float x2, float x3, const float4& norm) {
   return {PackBf16(x0 * norm.x, x1 * norm.y), PackBf16(x2 * norm.z, x3 * norm.w)};
 }
 
-// A warp's sum of the squares of its share of x [columns], with zeros up to whole chunks.
+// Returns a warp's sum of the squares of its share of x [columns], with zeros up to whole chunks.
 __device__ __forceinline__ float WarpSquares(const float* x, int columns, int warp, int lane) {
   const ColumnShare chunks = ShareOfChunks((columns + kChunk - 1) / kChunk, warp);
   const int share = chunks.count * kChunk;
@@ -34,7 +34,7 @@ __device__ __forceinline__ float WarpSquares(const float* x, int columns, int wa
   return square;
 }
 
-// 1 / rms of a row from the shares' sums of squares, which lie `stride` apart.
+// Returns 1 / rms of a row from the shares' sums of squares, which lie `stride` apart.
 __device__ __forceinline__ float NormFactor(const float* squares, int stride, int columns, float eps) {
   float total = 0;
 #pragma unroll

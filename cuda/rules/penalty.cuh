@@ -12,14 +12,14 @@ __device__ __forceinline__ float Penalized(float logit, bool repeated, float pen
   return logit;
 }
 
-// True if `id` is suppressed after `sampled` ids.
+// Returns true if `id` is suppressed after `sampled` ids.
 __device__ __forceinline__ bool IsForbidden(int id, int vocab, int eos_id, int sampled) {
   constexpr int kControlIds = 1024;  // the last ids, never codes
   constexpr int kMinIds = 2;         // before these no utterance ends
   return id == eos_id ? sampled < kMinIds : id >= vocab - kControlIds;
 }
 
-// The talker's logit of `id` after these rules.
+// Returns the talker's logit of `id` after these rules.
 __device__ __forceinline__ float TalkerLogit(float logit, int id, bool repeated, const HistoryRules& rules, int vocab,
                                              int eos_id, int sampled) {
   logit = Penalized(logit, repeated, rules.repetition_penalty);

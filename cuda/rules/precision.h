@@ -9,7 +9,7 @@ namespace qtts::cuda {
 // Arithmetic of the language model.
 enum class Precision { kBF16, kF32 };
 
-// Bytes per weight and per activation (except the residual stream, which is F32).
+// Returns the bytes per weight and per activation (except the residual stream, which is F32).
 constexpr size_t ElementBytes(Precision precision) { return precision == Precision::kBF16 ? 2 : 4; }
 
 // Form in which the matrices of a frame lie in device memory. kInt8: codes of 8 bits with a scale per group

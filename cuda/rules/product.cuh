@@ -16,7 +16,7 @@ namespace qtts::cuda {
 
 inline constexpr int kShares = 8;
 
-// Chunks of a share; the last shares may have fewer.
+// Returns the chunks of a share; the last shares may have fewer.
 constexpr int ChunksOfShare(int chunks) { return (chunks + kShares - 1) / kShares; }
 
 // The chunks [begin, begin + count) of one share.
@@ -45,7 +45,7 @@ __device__ __forceinline__ void MultiplyChunk(float (&sums)[4], const uint4& low
   MultiplyStep<1>(sums, low, high, x);
 }
 
-// One output from the sums of its shares, which lie `stride` apart.
+// Returns one output from the sums of its shares, which lie `stride` apart.
 __device__ __forceinline__ float SumOfShares(const float* partial, int stride, float factor) {
   float sum = 0;
 #pragma unroll

@@ -6,7 +6,7 @@
 
 namespace qtts::cuda {
 
-// A lane's part of a head's sum of squares.
+// Returns a lane's part of a head's sum of squares.
 template <int kPairs>
 __device__ __forceinline__ float HeadSquares(const float (&low)[kPairs], const float (&high)[kPairs]) {
   float squares = 0;
@@ -14,7 +14,7 @@ __device__ __forceinline__ float HeadSquares(const float (&low)[kPairs], const f
   for (int j = 0; j < kPairs; ++j) squares += low[j] * low[j] + high[j] * high[j];
   return squares;
 }
-// The norm's factor, from the sum over all lanes.
+// Returns the norm's factor, from the sum over all lanes.
 __device__ __forceinline__ float HeadFactor(float sum, float eps, int half) {
   return 1.0F / sqrtf(sum / static_cast<float>(2 * half) + eps);
 }
@@ -34,8 +34,8 @@ __device__ __forceinline__ void RotateHead(const float (&low)[kPairs], const flo
   }
 }
 
-// Norm (if any) and RoPE of one head of 2 * half elements, by one warp: lane l has the elements l + 32 j in low[j]
-// and half + l + 32 j in high[j], zeros beyond the head. store(i, value) gets every element of the result.
+// Applies norm (if any) and RoPE to one head of 2 * half elements, by one warp: lane l has the elements l + 32 j in
+// low[j] and half + l + 32 j in high[j], zeros beyond the head. store(i, value) gets every element of the result.
 template <int kPairs, typename Store>
 __device__ __forceinline__ void NormAndRotate(const float (&low)[kPairs], const float (&high)[kPairs], bool normed,
                                               const float (&low_norm)[kPairs], const float (&high_norm)[kPairs],

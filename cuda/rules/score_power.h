@@ -57,7 +57,7 @@ QTTS_HOST_DEVICE ScorePower PowerOf(float score) {
 }
 QTTS_HOST_DEVICE int ExponentOf(float score) { return PowerOf<false>(score).exponent; }
 
-// 2^exponent of an exponent up to 0; 0 below -126.
+// Returns 2^exponent of an exponent up to 0; 0 below -126.
 QTTS_HOST_DEVICE float PowerOfTwo(int exponent) {
   return exponent < -126 ? 0.0F : FloatOfBits((exponent + 127) * (1 << 23));
 }
@@ -89,7 +89,7 @@ QTTS_HOST_DEVICE JoinFactors FactorsToJoin(int exponent, int other) {
   const int larger = exponent > other ? exponent : other;
   return {larger, PowerOfTwo(exponent - larger), PowerOfTwo(other - larger)};
 }
-// The factors are powers of two: rounded once, as a plain sum.
+// Returns the sum. The factors are powers of two: it is rounded once, as a plain sum.
 QTTS_HOST_DEVICE float JoinedSum(float own, float own_factor, float other, float other_factor) {
   return std::fma(own, own_factor, other * other_factor);
 }

@@ -18,12 +18,12 @@
 // to any exponent that covers its scores, and go over to a larger one when it likes.
 namespace qtts::cuda {
 
-// The first position that `position` sees, by the window of `s`; 0: all.
+// Returns the first position that `position` sees, by the window of `s`; 0: all.
 template <typename Stack>
 __device__ __forceinline__ int FirstSeen(const Stack& s, int position) {
   return s.window > 0 ? max(0, position + 1 - s.window) : 0;
 }
-// The first split that it sees, and how many.
+// Returns the first split that it sees, and how many.
 template <typename Stack>
 __device__ __forceinline__ int FirstSplit(const Stack& s, int position) {
   return FirstSeen(s, position) / kSplitPositions;

@@ -13,11 +13,12 @@ struct Temperature {
   __device__ __forceinline__ Temperature(float largest, float value)
       : most(largest), temperature(value), scales(value != 1.0F) {}
 
-  // The maximum is subtracted first: otherwise a tiny temperature could make several logits infinite, hence equal.
+  // Scales a logit. The maximum is subtracted first: otherwise a tiny temperature could make several logits infinite,
+  // hence equal.
   __device__ __forceinline__ float Scale(float logit) const { return scales ? (logit - most) / temperature : logit; }
-  // Scale() of the largest logit.
+  // Returns Scale() of the largest logit.
   __device__ __forceinline__ float Largest() const { return scales ? 0.0F : most; }
-  // A distance of scaled logits in raw ones.
+  // Returns a distance of scaled logits in raw ones.
   __device__ __forceinline__ float Unscaled(float distance) const { return distance * (scales ? temperature : 1.0F); }
 };
 

@@ -22,8 +22,8 @@ __device__ __forceinline__ int BinOf(float below_largest) {
   return 255 - static_cast<int>(fminf(below_largest * kBinsPerUnit, 255.0F));
 }
 
-// Where the k-th largest of all counted keys lies, bin 255 first: its bin, and how many of that bin are wanted. The
-// same in each warp; histogram complete.
+// Finds where the k-th largest of all counted keys lies, bin 255 first: its bin, and how many of that bin are wanted.
+// The same in each warp; histogram complete.
 __device__ __forceinline__ int2 FindBin(const int* histogram, int k) {
   const int lane = static_cast<int>(threadIdx.x % 32);
   const int4 high = reinterpret_cast<const int4*>(histogram)[63 - 2 * lane];
@@ -51,8 +51,8 @@ __device__ __forceinline__ int2 FindBin(const int* histogram, int k) {
   return {__shfl_sync(~0U, found.x, source), __shfl_sync(~0U, found.y, source)};
 }
 
-// Logits at least this far below the largest are not among the top k. In raw logits, with a margin for rounding, so
-// that few must be divided. `mine`: the thread's largest logit. The histogram is zero.
+// Returns the bound: logits at least this far below the largest are not among the top k. In raw logits, with a margin
+// for rounding, so that few must be divided. `mine`: the thread's largest logit. The histogram is zero.
 template <typename Team>
 __device__ __forceinline__ float TopKBound(const Temperature& temperature, float mine, int k, SamplingMemory* shared) {
   // The k-th largest of all is no smaller than the k-th largest of the threads' largest ones, whose bin is found with
@@ -94,8 +94,8 @@ __device__ __forceinline__ Candidates ListCandidates(const float* logits, int vo
   return {lists.few, 0, shared->listed, true};
 }
 
-// The k-th largest of logits [vocab], as Ordered() has it, 0 if there are fewer: eight bits a pass, until all that
-// share the found ones are wanted.
+// Returns the k-th largest of logits [vocab], as Ordered() has it, 0 if there are fewer: eight bits a pass, until all
+// that share the found ones are wanted.
 template <typename Team>
 __device__ __forceinline__ unsigned KthLargest(const float* logits, int vocab, int k, SamplingMemory* shared) {
   unsigned prefix = 0;
@@ -138,8 +138,8 @@ __device__ __forceinline__ int ListFrom(const float* logits, int vocab, unsigned
   return shared->listed;
 }
 
-// Whether list[thread] of up to `end` candidates, no more than threads, has fewer than k larger ones. More than 256
-// candidates are not ranked: false for all.
+// Returns whether list[thread] of up to `end` candidates, no more than threads, has fewer than k larger ones. More than
+// 256 candidates are not ranked: false for all.
 template <typename Team>
 __device__ __forceinline__ bool IsWanted(const Candidates& c, bool limited, int k, const SamplingMemory* shared) {
   const int thread = static_cast<int>(threadIdx.x);

@@ -11,7 +11,7 @@
 // of which has consecutive candidates.
 namespace qtts::cuda {
 
-// Ascending, with room for the next power of two. Among equals the lower ids go first.
+// Sorts in ascending order, with room for the next power of two. Among equals the lower ids go first.
 template <typename Team>
 __device__ __forceinline__ void SortCandidates(unsigned long long* list, int n) {
   int size = 1;

@@ -34,7 +34,7 @@ class Arena {
   Arena(const Arena&) = delete;
   Arena& operator=(const Arena&) = delete;
 
-  // Aligned to 256 bytes. Returns null if there is no memory; see error().
+  // Allocates memory that is aligned to 256 bytes. Returns null if there is no memory; see error().
   void* Allocate(size_t bytes) {
     bytes = (std::max<size_t>(bytes, 1) + kAlignment - 1) / kAlignment * kAlignment;
     auto place = std::find_if(blocks_.begin(), blocks_.end(), [&](const Block& b) { return b.size - b.used >= bytes; });

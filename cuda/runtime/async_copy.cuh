@@ -14,7 +14,7 @@ __device__ __forceinline__ uint32_t SharedAddress(const void* p) {
 __device__ __forceinline__ void CopyAsync16(uint32_t to, const void* from) {
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(to), "l"(from) : "memory");
 }
-// Zeros instead of what lies at `from` unless `there`.
+// Copies zeros instead of what lies at `from` unless `there`.
 __device__ __forceinline__ void CopyAsync16(uint32_t to, const void* from, bool there) {
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(there ? 16 : 0) : "memory");
 }
@@ -34,14 +34,14 @@ __device__ __forceinline__ void ArriveWithCopies(uint32_t barrier) {
   asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" ::"r"(barrier) : "memory");
 }
 
-// 8 bytes of shared memory.
+// Loads 8 bytes of shared memory.
 __device__ __forceinline__ uint2 LoadShared8(uint32_t from) {
   uint2 v;
   asm volatile("ld.shared.v2.u32 {%0, %1}, [%2];" : "=r"(v.x), "=r"(v.y) : "r"(from) : "memory");
   return v;
 }
 
-// 16 bytes of shared memory.
+// Loads 16 bytes of shared memory.
 __device__ __forceinline__ uint4 LoadShared16(uint32_t from) {
   uint4 v;
   asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];"

@@ -27,7 +27,8 @@ struct RingPlace {
 
 #if __CUDA_ARCH__ >= 900
 
-// By one thread, before any other use; then FenceBarriers(), then a barrier of the block or cluster.
+// Initializes a barrier: by one thread, before any other use; then FenceBarriers(), then a barrier of the block or
+// cluster.
 __device__ __forceinline__ void InitializeBarrier(uint32_t barrier, int arrivals) {
   asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(barrier), "r"(arrivals) : "memory");
 }

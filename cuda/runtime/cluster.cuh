@@ -15,13 +15,14 @@ __device__ __forceinline__ int BlockOfCluster() {
   asm("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
   return rank;
 }
-// A barrier of all threads of all blocks, in two halves. Orders no writes: those travel by SendFour().
+// Arrives at a barrier of all threads of all blocks; AwaitCluster() is the other half. Orders no writes: those travel
+// by SendFour().
 __device__ __forceinline__ void ArriveAtCluster() {
   asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::: "memory");
 }
 __device__ __forceinline__ void AwaitCluster() { asm volatile("barrier.cluster.wait.aligned;" ::: "memory"); }
 
-// Address in another thread block of the cluster that corresponds to `address` in this one's shared memory.
+// Returns the address in another thread block of the cluster that corresponds to `address` in this one's shared memory.
 __device__ __forceinline__ uint32_t AddressIn(int block, uint32_t address) {
   uint32_t there;
   asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(there) : "r"(address), "r"(block));
@@ -39,7 +40,7 @@ __device__ __forceinline__ void InitializeArrivals(uint32_t arrivals) {
   asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;\nfence.mbarrier_init.release.cluster;" ::"r"(arrivals)
                : "memory");
 }
-// Called by one thread: announces so many bytes. Some may have arrived already.
+// Announces so many bytes, called by one thread. Some may have arrived already.
 __device__ __forceinline__ void ExpectArrivals(uint32_t arrivals, int bytes) {
   asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(arrivals), "r"(bytes) : "memory");
 }

@@ -4,7 +4,7 @@
 namespace qtts::cuda {
 namespace {
 
-// Compiled for the same architectures as all other kernels.
+// Probes the code: compiled for the same architectures as all other kernels.
 __global__ void ProbeKernel() {}
 
 }  // namespace

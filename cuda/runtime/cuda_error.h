@@ -14,12 +14,12 @@
 // thread-safe.
 namespace qtts::cuda {
 
-// True if the error is permanent: after a device fault every CUDA call of this process fails. Another context does not
-// help, even one made before. After cudaDeviceReset() no context can be made, and freeing memory of the old one
-// crashes.
+// Returns true if the error is permanent: after a device fault every CUDA call of this process fails. Another context
+// does not help, even one made before. After cudaDeviceReset() no context can be made, and freeing memory of the old
+// one crashes.
 bool IsFault(cudaError_t error);
 
-// Also clears the last error. `what`: the action, as in "loading the model".
+// Returns the error as a status, and clears the last error. `what`: the action, as in "loading the model".
 Status CudaStatus(cudaError_t error, const std::string& what);
 
 #define QTTS_RETURN_IF_CUDA_ERROR(expr, what)                                           \

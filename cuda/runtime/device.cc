@@ -25,7 +25,7 @@ Descriptions& All() {
   return *all;
 }
 
-// Transfers on both edges of the clock.
+// Returns the bandwidth. Transfers are on both edges of the clock.
 double BandwidthOf(int device) {
   int kilohertz = 0;
   int bits = 0;
@@ -36,7 +36,8 @@ double BandwidthOf(int device) {
   return 2.0 * 1000 * kilohertz * bits / 8;
 }
 
-// The host's memory that programs can have, in bytes; 0 if unknown. The kernel's page cache counts, as it gives way.
+// Returns the host's memory that programs can have, in bytes; 0 if unknown. The kernel's page cache counts, as it gives
+// way.
 size_t AvailableHostBytes() {
   std::ifstream file("/proc/meminfo");
   for (std::string name, rest; file >> name && std::getline(file, rest);) {

@@ -31,26 +31,27 @@ struct DeviceDescription {
 
   int capability() const { return 10 * major + minor; }
   std::string capability_text() const { return std::to_string(major) + "." + std::to_string(minor); }
-  // Kernels may start before their predecessor has ended (overlap.cuh).
+  // Returns true if kernels may start before their predecessor has ended (overlap.cuh).
   bool CanOverlap() const { return major >= 9; }
-  // Kernels whose blocks work together in clusters. They are empty in code for earlier cards.
+  // Returns true if there are kernels whose blocks work together in clusters. They are empty in code for earlier cards.
   bool CanRunClusters() const { return clusters && code >= kCodeOfHopper; }
-  // Kernels with a warpgroup's matrix instruction (`wgmma`): on compute capability 9.0 alone, and in code for it.
+  // Returns true if there are kernels with a warpgroup's matrix instruction (`wgmma`): on compute capability 9.0 alone,
+  // and in code for it.
   bool CanRunWarpgroups() const { return major == 9 && code >= kCodeOfHopper; }
-  // As in "NVIDIA A10G, pretended on NVIDIA H200".
+  // Returns the name, as in "NVIDIA A10G, pretended on NVIDIA H200".
   std::string FullName() const { return pretended_on.empty() ? name : name + ", pretended on " + pretended_on; }
 
  private:
   static constexpr int kCodeOfHopper = 90;
 };
 
-// The description of the calling thread's current device, filled once and valid for as long as the process runs. Errors
-// are CUDA's: cudaErrorNoKernelImageForDevice if the build has no code for the device, cudaErrorInvalidValue if
-// QTTS_CUDA_PRETEND names no card.
+// Returns the description of the calling thread's current device, filled once and valid for as long as the process
+// runs. Errors are CUDA's: cudaErrorNoKernelImageForDevice if the build has no code for the device,
+// cudaErrorInvalidValue if QTTS_CUDA_PRETEND names no card.
 cudaError_t DescribeDevice(const DeviceDescription** device);
 
-// Free memory of the current device, and all of it: of a pretended card, if that has less. An integrated device has as
-// free what the host's programs could have.
+// Measures the free memory of the current device, and all of it: of a pretended card, if that has less. An integrated
+// device has as free what the host's programs could have.
 cudaError_t MeasureMemory(size_t* free, size_t* total);
 
 // Forgets all descriptions, which become invalid. For tests, where a stand-in exchanges the devices.

@@ -25,7 +25,7 @@ __device__ __forceinline__ float LoadL2(const float* p) { return __ldcg(p); }
 __device__ __forceinline__ int LoadL2(const int* p) { return __ldcg(p); }
 __device__ __forceinline__ uint4 LoadL2(const uint4* p) { return __ldcg(p); }
 
-// Weights: read once per kernel by one thread block, so not cached in L1.
+// Loads weights: read once per kernel by one thread block, so not cached in L1.
 __device__ __forceinline__ uint4 Streamed(const uint4* p) {
   uint4 v;
   asm volatile("ld.global.nc.L1::no_allocate.v4.u32 {%0,%1,%2,%3}, [%4];"
@@ -54,7 +54,7 @@ __device__ __forceinline__ __nv_bfloat16 FromFloat<__nv_bfloat16>(float x) {
   return __float2bfloat16_rn(x);
 }
 
-// c += a b with a [16][16] weights and b [16][8] activations in BF16, c [16][8] in F32. A column of b
+// Computes c += a b with a [16][16] weights and b [16][8] activations in BF16, c [16][8] in F32. A column of b
 // never touches another column of c.
 __device__ __forceinline__ void Mma(float (&c)[4], uint32_t a0, uint32_t a1, uint32_t a2, uint32_t a3, uint32_t b0,
                                     uint32_t b1) {

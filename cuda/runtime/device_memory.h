@@ -38,11 +38,12 @@ class Memory {
   Memory(const Memory&) = delete;
   Memory& operator=(const Memory&) = delete;
 
-  // Not initialised. At least one byte is allocated. kResourceExhausted if there is no room.
+  // Allocates memory, not initialised. At least one byte is allocated. kResourceExhausted if there is no room.
   static Result<Memory> Allocate(size_t bytes);
-  // Device memory only: all bytes zero once what was enqueued before on any stream has run.
+  // Allocates device memory only: all bytes zero once what was enqueued before on any stream has run.
   static Result<Memory> AllocateZeroed(size_t bytes);
-  // Device memory only: zero for work that is enqueued on `stream` from now on. Does not wait for the device.
+  // Allocates device memory only: zero for work that is enqueued on `stream` from now on. Does not wait for the
+  // device.
   static Result<Memory> AllocateZeroed(size_t bytes, cudaStream_t stream) requires(!kPinned);
 
   void* data() const { return data_; }
@@ -71,7 +72,7 @@ class Stream {
     std::swap(stream_, other.stream_);
     return *this;
   }
-  // Work on an urgent stream has priority over other streams.
+  // Creates a stream. Work on an urgent stream has priority over other streams.
   static Result<Stream> Create(bool urgent = false);
   cudaStream_t get() const { return stream_; }
   // Waits for everything enqueued.
@@ -90,7 +91,7 @@ class Event {
     std::swap(event_, other.event_);
     return *this;
   }
-  // `timing`: for cudaEventElapsedTime().
+  // Creates an event. `timing`: for cudaEventElapsedTime().
   static Result<Event> Create(bool timing = false);
   cudaEvent_t get() const { return event_; }
 

@@ -7,8 +7,8 @@
 namespace qtts::cuda {
 namespace {
 
-// The table for an unknown card. The persistent kernel's weights are not prefetched: that requires an L2 cache and a
-// memory like the H200's, and without it the kernel is only a few percent slower.
+// Returns the table for an unknown card. The persistent kernel's weights are not prefetched: that requires an L2 cache
+// and a memory like the H200's, and without it the kernel is only a few percent slower.
 DeviceNumbers SafeNumbers(int processors) {
   constexpr int kBlocksOfCluster = 8;
   DeviceNumbers numbers = kH200Numbers;

@@ -56,7 +56,7 @@ struct SamplingNumbers {
   int64_t rows_of_many_threads = 0;
 };
 
-// How the persistent kernel streams weights, in pieces (WeightPace in paths/persistent/frame_kernel.h).
+// How the persistent kernel streams weights, in units of 16 KiB (WeightPace in paths/persistent/frame_kernel.h).
 struct PaceNumbers {
   int in_flight = 0;
   int ahead = 0;
@@ -65,8 +65,13 @@ struct PersistentNumbers {
   PaceNumbers narrow_talker, wide_talker, predictor;
 };
 
-// Measured kernels of the codec's products (codec/tile_table.h). kNone: they are chosen by a rule (ChooseTile()).
-enum class CodecTable { kNone, kH200 };
+// Measured kernels of the codec's products, by class of card (codec/tile_table.h). Products without a row are chosen by
+// a rule (RuleTile()).
+enum class CodecTable {
+  kNone,
+  kHopper,
+  kWarps,  // cards without `wgmma`, whatever their numbers
+};
 
 struct CodecNumbers {
   CodecTable table = CodecTable::kNone;
@@ -105,11 +110,11 @@ inline constexpr DeviceNumbers kH200Numbers = {
     // The wide talker is limited by bytes, and reading ahead is in its way: see
     // tests/bench/journal/gpu-few-voices.md.
     .persistent = {.narrow_talker = {1, 4}, .wide_talker = {2, 0}, .predictor = {1, 4}},
-    .codec = {.table = CodecTable::kH200, .few_streams = 8, .some_streams = 64, .processors_of_some = 99},
+    .codec = {.table = CodecTable::kHopper, .few_streams = 8, .some_streams = 64, .processors_of_some = 99},
 };
 
-// The table for the card with this name (cudaDeviceProp::name) and number of SMs. An unknown card gets the H200's,
-// except for values that count its SMs or depend on its memory, so that no choice is far off.
+// Returns the table for the card with this name (cudaDeviceProp::name) and number of SMs. An unknown card gets the
+// H200's, except for values that count its SMs or depend on its memory, so that no choice is far off.
 DeviceNumbers NumbersOf(const char* card, int processors);
 
 }  // namespace qtts::cuda

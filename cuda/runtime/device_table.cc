@@ -14,7 +14,7 @@
 namespace qtts::cuda {
 namespace {
 
-// Whether `card` is asked about for the first time.
+// Returns whether `card` is asked about for the first time.
 bool IsNew(const std::string& card) {
   static Mutex mutex;
   static std::set<std::string>* const cards QTTS_PT_GUARDED_BY(mutex) = new std::set<std::string>();

@@ -7,7 +7,7 @@
 
 namespace qtts::cuda {
 
-// NumbersOf() the current device. Logs once per process if the card has no measured table. Thread-safe.
+// Returns NumbersOf() the current device. Logs once per process if the card has no measured table. Thread-safe.
 Result<DeviceNumbers> NumbersOfDevice();
 
 }  // namespace qtts::cuda

@@ -20,7 +20,7 @@ std::atomic<uint64_t> hung = 0;
 
 uint64_t BitOf(int device) { return uint64_t{1} << static_cast<unsigned>(std::clamp(device, 0, 63)); }
 
-// Seconds by QTTS_CUDA_TIMEOUT; 0 if it is no number above 0.
+// Returns the seconds by QTTS_CUDA_TIMEOUT; 0 if it is no number above 0.
 double TimeoutSeconds() {
   constexpr double kDefault = 20;
   constexpr double kMax = 1e6;

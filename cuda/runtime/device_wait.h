@@ -14,8 +14,8 @@
 // ends. Thread-safe.
 namespace qtts::cuda {
 
-// 20 s, or the environment variable QTTS_CUDA_TIMEOUT in seconds, read once. Time in which the process was stopped does
-// not count.
+// Returns 20 s, or the environment variable QTTS_CUDA_TIMEOUT in seconds, read once. Time in which the process was
+// stopped does not count.
 std::chrono::nanoseconds DeviceTimeout();
 
 // Waits for all work enqueued on `stream`, or before `event` was recorded. `patience`: how long the thread polls
@@ -29,9 +29,9 @@ cudaError_t CopyAndWait(void* to, const void* from, size_t bytes, cudaMemcpyKind
 
 // Makes `device` the thread's current one. cudaErrorLaunchTimeout if it has hung.
 cudaError_t UseDevice(int device);
-// True if a wait for the current device has been given up. Then calls that wait for it must be left out.
+// Returns true if a wait for the current device has been given up. Then calls that wait for it must be left out.
 bool HangsHere();
-// True if QTTS_CUDA_TIMEOUT is unset or a number above 0.
+// Returns true if QTTS_CUDA_TIMEOUT is unset or a number above 0.
 bool TimeoutIsValid();
 // Forgets which devices hang. For tests, where a stand-in exchanges the devices.
 void ForgetHungDevices();

@@ -18,7 +18,7 @@ cudaError_t LaunchElements(void (*kernel)(Parameters...), int64_t elements, cuda
   return LaunchKernel(kernel, grid, kElementThreads, 0, stream, {}, arguments...);
 }
 
-// This thread's element; the last block's may lie beyond the end.
+// Returns this thread's element; the last block's may lie beyond the end.
 __device__ __forceinline__ int64_t ElementIndex() {
   return static_cast<int64_t>(blockIdx.x) * kElementThreads + threadIdx.x;
 }

@@ -21,7 +21,7 @@ struct UnmapMemory {
 // of CUDA: any thread may make one.
 class PresentMemory {
  public:
-  // At least `bytes`, all zero: whole pages. kResourceExhausted if there is no room.
+  // Allocates at least `bytes`, all zero: whole pages. kResourceExhausted if there is no room.
   static Result<PresentMemory> Allocate(size_t bytes);
 
   void* data() const { return memory_.get(); }
@@ -43,7 +43,7 @@ struct UnlockMemory {
 // inside one call, some 8 ms for 14 MB, while no kernel can be launched; page-locking what is present takes 0.6 ms.
 class LockedMemory {
  public:
-  // If it can't be locked, takes as much of the driver's.
+  // Locks it. If that fails, takes as much of the driver's.
   static Result<LockedMemory> Lock(PresentMemory memory);
 
   void* data() const { return locked_ != nullptr ? locked_.get() : pinned_.data(); }

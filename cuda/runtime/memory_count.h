@@ -17,7 +17,7 @@ class MemoryCount {
   MemoryCount(const MemoryCount&) = delete;
   MemoryCount& operator=(const MemoryCount&) = delete;
 
-  // The one of this thread, or null.
+  // Returns the count of this thread, or null.
   static MemoryCount* Current();
 
   // Returns an address that nobody may read or write: not null, aligned to 256 bytes, never the same.
@@ -33,7 +33,7 @@ class MemoryCount {
   size_t next_address_ = 0;
 };
 
-// True while this thread counts.
+// Returns true while this thread counts.
 inline bool CountsMemory() { return MemoryCount::Current() != nullptr; }
 
 }  // namespace qtts::cuda

@@ -13,7 +13,7 @@ __device__ __forceinline__ void WaitForPrevious() {
 #endif
 }
 
-// The next kernel may start once all blocks have called this or ended.
+// Lets the next kernel start once all blocks have called this or ended.
 __device__ __forceinline__ void LetNextStart() {
 #if __CUDA_ARCH__ >= 900
   asm volatile("griddepcontrol.launch_dependents;" ::: "memory");

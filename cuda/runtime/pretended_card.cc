@@ -33,7 +33,7 @@ std::string_view Wanted() {
   return value == nullptr ? "" : value;
 }
 
-// The description of the pretended card; null if there is none, or if there is no device.
+// Returns the description of the pretended card; null if there is none, or if there is no device.
 const DeviceDescription* Pretended() {
   const DeviceDescription* device = nullptr;
   return Pretends() && DescribeDevice(&device) == cudaSuccess ? device : nullptr;

@@ -25,19 +25,19 @@ struct PretendedCard {
   bool clusters;
 };
 
-// True if QTTS_CUDA_PRETEND is set and not empty.
+// Returns true if QTTS_CUDA_PRETEND is set and not empty.
 bool Pretends();
-// The card it names; null if it names none.
+// Returns the card it names; null if it names none.
 const PretendedCard* FindPretendedCard();
-// As in "a100, a10g or l4".
+// Returns their names, as in "a100, a10g or l4".
 std::string PretendedCardNames();
 
-// The error with which the driver would refuse the pretended card; cudaSuccess if nothing is pretended.
+// Returns the error with which the driver would refuse the pretended card; cudaSuccess if nothing is pretended.
 // `cluster`: blocks of a cluster.
 cudaError_t CheckPretendedLaunch(bool overlap, unsigned cluster);
-// `bytes` of dynamic shared memory for a kernel.
+// Checks `bytes` of dynamic shared memory for a kernel.
 cudaError_t CheckPretendedSharedMemory(const void* kernel, size_t bytes);
-// An allocation of so many bytes.
+// Checks an allocation of so many bytes.
 cudaError_t CheckPretendedMemory(size_t bytes);
 
 }  // namespace qtts::cuda

@@ -17,7 +17,7 @@ class Queue {
  public:
   explicit Queue(cudaStream_t stream) : stream_(stream) {}
 
-  // Enqueue(args, stream) launches a kernel.
+  // Calls enqueue(args, stream), which launches a kernel.
   template <typename Args>
   void operator()(cudaError_t (*enqueue)(const Args&, cudaStream_t), const Args& args) {
     if (error_ == cudaSuccess) error_ = enqueue(args, stream_);
@@ -36,7 +36,7 @@ class Queue {
     if (error_ == cudaSuccess) error_ = cudaMemsetAsync(data, 0, bytes, stream_);
   }
 
-  // The first error so far.
+  // Returns the first error so far.
   Status status(const std::string& what) const { return CudaStatus(error_, what); }
   // Waits for all enqueued work.
   Status Finish(const std::string& what) {

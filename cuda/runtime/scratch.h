@@ -15,8 +15,8 @@ namespace qtts::cuda {
 // since freeing it would make the whole device wait. Not thread-safe.
 class Scratch {
  public:
-  // Arrays of so many floats, aligned to 256 bytes, until the next call. Nothing enqueued may still use the last
-  // ones. kResourceExhausted where there is no room.
+  // Returns arrays of so many floats, aligned to 256 bytes, until the next call. Nothing enqueued may still use the
+  // last ones. kResourceExhausted where there is no room.
   Result<std::vector<float*>> Take(std::initializer_list<int64_t> sizes) {
     constexpr size_t kAlignment = 64;  // floats
     size_t floats = 0;

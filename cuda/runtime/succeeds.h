@@ -7,7 +7,7 @@
 // The part of cuda_error.h for files with kernels, which do not depend on Status.
 namespace qtts::cuda {
 
-// True if there is no error. Clears the error.
+// Returns true if there is no error. Clears the error.
 inline bool Succeeds(cudaError_t error) {
   if (error != cudaSuccess) (void)cudaGetLastError();
   return error == cudaSuccess;

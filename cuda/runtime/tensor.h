@@ -8,7 +8,7 @@
 
 namespace qtts::cuda {
 
-// Elements of a small mapped tensor, of whichever float type, as F32.
+// Returns the elements of a small mapped tensor, of whichever float type, as F32.
 std::vector<float> FloatsOf(const TensorView& tensor);
 
 }  // namespace qtts::cuda

@@ -123,7 +123,8 @@ QTTS_SHARED_WARPGROUP_MMA(192, __nv_bfloat16, "bf16",
 #undef QTTS_SUMS
 #undef QTTS_WARPGROUP_MMA
 
-// Registers of each thread of the calling warpgroup from here on: more, once other warpgroups have given them up.
+// Sets the registers of each thread of the calling warpgroup from here on: more, once other warpgroups have given
+// them up.
 template <int kCount>
 __device__ __forceinline__ void TakeRegisters() {
   asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(kCount));

@@ -11,6 +11,7 @@
 #include "runtime/arena.h"
 #include "runtime/cuda_error.h"
 #include "runtime/device_copy.h"
+#include "runtime/device_wait.h"
 
 namespace qtts::cuda {
 
@@ -39,7 +40,7 @@ class WeightStore {
   Arena* memory() { return &memory_; }
   Arena* staging() { return &staging_; }
 
-  // Not initialised.
+  // Allocates an array, not initialised.
   template <typename T>
   T* Allocate(Arena* arena, size_t count) {
     if (failed()) return nullptr;
@@ -53,9 +54,23 @@ class WeightStore {
     if (!failed()) Check(EnqueueClear(data, count * sizeof(T), stream_));
     return data;
   }
-  // From host memory: pageable, so it is read before the call returns.
+  // Copies from host memory: pageable, so it is read before the call returns.
   void Upload(void* to, const void* from, size_t bytes) {
     if (!failed()) Check(EnqueueCopy(to, from, bytes, cudaMemcpyHostToDevice, stream_));
+  }
+
+  // Copies host memory to memory for the moment, until Release().
+  void* StageCopy(const void* from, size_t bytes) {
+    void* const copy = Allocate<char>(&staging_, bytes);
+    Upload(copy, from, bytes);
+    return copy;
+  }
+  // Copies host memory, which may be gone after the call, to memory that stays.
+  void* KeepCopy(const void* from, size_t bytes) {
+    void* const copy = Allocate<char>(&memory_, bytes);
+    Upload(copy, from, bytes);
+    if (!failed()) Check(AwaitStream(stream_));
+    return copy;
   }
 
  private:

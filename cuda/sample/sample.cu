@@ -14,7 +14,7 @@ constexpr int kManyThreads = 1024;
 constexpr int kFewThreads = 256;
 constexpr int BlocksTogether(int threads) { return threads == kManyThreads ? 1 : 4; }
 
-// A power of two.
+// Returns a power of two.
 __host__ __device__ constexpr int ListKeys(int vocab) {
   int keys = 1;
   while (keys < vocab) keys *= 2;

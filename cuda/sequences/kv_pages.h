@@ -31,17 +31,17 @@ class KvPages {
   bool measured() const { return measured_; }
   // Updates `keep_free`: bytes that others still have to allocate.
   void KeepFree(size_t bytes) { keep_free_ = bytes; }
-  // A page, zeroed when new. kResourceExhausted when the device has no more memory.
+  // Returns a page, zeroed when new. kResourceExhausted when the device has no more memory.
   Result<void*> Take();
   void GiveBack(void* page) { free_.push_back(page); }
 
   size_t page_bytes() const { return page_bytes_; }
   size_t device_bytes() const { return blocks_.size() * static_cast<size_t>(pages_per_block_) * page_bytes_; }
   size_t free_pages() const { return free_.size(); }
-  // Pages that can be taken, as far as is known: other programs allocate too. Looks again, at most once a second, while
-  // the device has no memory for more.
+  // Returns the pages that can be taken, as far as is known: other programs allocate too. Looks again, at most once a
+  // second, while the device has no memory for more.
   size_t available_pages();
-  // All pages, taken and available.
+  // Returns all pages, taken and available.
   size_t total_pages() const { return blocks_.size() * static_cast<size_t>(pages_per_block_) + unallocated_; }
 
  private:

@@ -25,13 +25,14 @@ class ParkingMemory {
   ParkingMemory(const ParkingMemory&) = delete;
   ParkingMemory& operator=(const ParkingMemory&) = delete;
 
-  // Blocks will soon be taken. Without memory for a thread they are made when they are taken, and the next call tries
-  // again to start it.
+  // Starts the thread, since blocks will soon be taken. Without memory for it they are made when they are taken, and
+  // the next call tries again.
   void Start();
-  // A block that is ready, or a new one. kResourceExhausted if all blocks were taken, or the host has no memory.
+  // Returns a block that is ready, or a new one. kResourceExhausted if all blocks were taken, or the host has no
+  // memory.
   Result<LockedMemory> Take();
 
-  // For tests: blocks that are ready; whether the thread waits for memory. Any thread.
+  // Functions for tests and any thread: the blocks that are ready; whether the thread waits for memory:
   size_t ready() const;
   bool lacking() const;
 

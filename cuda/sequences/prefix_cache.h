@@ -36,7 +36,7 @@ class PrefixCache {
   bool Use(const std::string& key, std::span<void* const> slot_pages);
   // Gives the pages of the least recently used prefix back. Returns false if there is none.
   bool Evict();
-  // Pages that Evict() would give back in the end.
+  // Returns the pages that Evict() would give back in the end.
   size_t held_pages() const { return held_pages_; }
   // Caches `positions` from the pages of a slot. Best effort: without memory nothing is cached.
   void Keep(const std::string& key, std::span<void* const> slot_pages, int positions);
@@ -47,7 +47,7 @@ class PrefixCache {
     int positions = 0;
   };
 
-  // The first `positions` of pages to others. False if that fails.
+  // Copies the first `positions` of pages to others. False if that fails.
   bool Copy(std::span<void* const> from, std::span<void* const> to, int positions) const;
   void GiveBack(const std::vector<void*>& pages);
   void EvictOldest();

@@ -182,7 +182,7 @@ int Sequences::PrefixRows(const Prompt& prompt) {
   return constant <= PrefixCache::kMostRows ? static_cast<int>(constant) : 0;
 }
 
-// One row takes a frame less time than it takes a prompt.
+// Chooses the start: one row takes a frame less time than it takes a prompt.
 FrameStart Sequences::StartOf(const Prompt& prompt) {
   return PrefixRows(prompt) == static_cast<int>(prompt.rows.size()) - 1 ? FrameStart::kInput : FrameStart::kPrompt;
 }
@@ -275,7 +275,7 @@ Status Sequences::PrefillTogether(std::span<const Piece> pieces) {
   return PrefillPass(uploaded, rows, padded, splits, PromptRowsKept::kAny);
 }
 
-// `uploaded` begins with row `begin` of the prompt.
+// Enqueues rows. `uploaded` begins with row `begin` of the prompt.
 Status Sequences::PrefillRows(const Uploaded& uploaded, int begin, int end) {
   Uploaded next = uploaded;
   while (begin < end) {

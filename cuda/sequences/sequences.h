@@ -74,12 +74,12 @@ class Sequences {
   // kResourceExhausted if there is too little of it: nothing has changed.
   Status Park(int slot, int64_t positions);
   Status Unpark(int slot);
-  // All pages, and those that are free or would be if they were needed.
+  // Numbers of all pages, and of those that are free or would be if they were needed:
   int64_t total_pages() const { return static_cast<int64_t>(pages_.total_pages()); }
   int64_t free_pages() { return static_cast<int64_t>(pages_.available_pages() + prefixes_.held_pages()); }
 
   size_t cache_bytes() const { return pages_.device_bytes(); }
-  // The pages of all slots. Their numbers are those of the device's free memory once it was measured.
+  // Returns the pages of all slots. Their numbers are those of the device's free memory once it was measured.
   KvPages& pages() { return pages_; }
 
  private:
@@ -87,7 +87,7 @@ class Sequences {
   Result<void*> TakePage();
   Status AddPage(int slot, void* page);
   void GiveBackPages(int slot);
-  // Rows of a prompt that the prefix cache keeps.
+  // Returns the rows of a prompt that the prefix cache keeps.
   static int PrefixRows(const Prompt& prompt);
   // Rows of a slot's prompt, from `begin` to `end`.
   struct Piece {
@@ -100,7 +100,7 @@ class Sequences {
   static int LongestOf(std::span<const Piece> pieces);
   // Returns the rows of one prompt that Prefill() enqueues now, after those that were copied from the prefix cache.
   Piece NextPiece(const PromptProgress& progress);
-  // True for the whole rest of a prompt that goes through the talker in one pass.
+  // Returns true for the whole rest of a prompt that goes through the talker in one pass.
   bool IsWhole(const Piece& piece) const;
   // On the device: the pieces' rows one after the other, and the x-vectors they name.
   struct Uploaded {

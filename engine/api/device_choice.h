@@ -23,7 +23,8 @@ Status CheckOptions(const EngineOptions& options, bool cpu_has_bf16 = cpu::HasBF
 // Returns true if only a GPU can serve these options.
 bool NeedsGpu(const EngineOptions& options, bool cpu_has_bf16 = cpu::HasBF16Products());
 
-// Returns true if the options take the CPU. No GPU is tried then. precision=int8 takes a GPU only where device names it.
+// Returns true if the options take the CPU. No GPU is tried then. precision=int8 takes a GPU only where device names
+// it.
 bool NeedsCpu(const EngineOptions& options);
 
 // Returns the options with the GPU as their device if they leave the choice.

@@ -3,7 +3,6 @@
 // comes. When somebody speaks meanwhile (a microphone, or a file in its place), the agent stops within a frame
 // of 80 ms, drops the rest of the turn and tells which words were really said: a model should go on from these.
 #include <gio/gio.h>
-#include <glib-unix.h>
 #include <glib/gstdio.h>
 #include <gst/app/gstappsrc.h>
 #include <gst/gst.h>
@@ -12,8 +11,11 @@
 #include <algorithm>
 #include <cstdio>
 #include <deque>
+#include <optional>
 #include <random>
 #include <string>
+
+#include "../program.h"
 
 namespace {
 
@@ -116,10 +118,7 @@ class Agent {
 
   static gboolean OnInput(gint fd, GIOCondition condition, gpointer user_data);
   static gboolean OnToken(gpointer user_data);
-  static gboolean OnMessage(GstBus* bus, GstMessage* message, gpointer user_data);
   static GstPadProbeReturn OnSpeechEvent(GstPad* pad, GstPadProbeInfo* info, gpointer user_data);
-  static gboolean OnInterrupt(gpointer user_data);
-  static gboolean OnTerminate(gpointer user_data);
 
   int RunPipeline(const std::string& file);
   void Stop(int status);
@@ -134,7 +133,7 @@ class Agent {
   bool Paced() const { return options_.rate > 0; }
 
   const Options options_;
-  GMainLoop* loop_ = nullptr;
+  std::optional<MainLoop> loop_;
   GstElement* pipeline_ = nullptr;
   GstElement* speech_ = nullptr;
   GstElement* tokens_ = nullptr;
@@ -175,22 +174,16 @@ int Agent::Run() {
 }
 
 int Agent::RunPipeline(const std::string& file) {
-  GError* error = nullptr;
-  pipeline_ = gst_parse_launch(LaunchLine(options_, file).c_str(), &error);
-  if (error != nullptr) {
-    g_printerr("%s\n", error->message);
-    g_error_free(error);
-    gst_clear_object(&pipeline_);
-    return 1;
-  }
+  pipeline_ = LaunchPipeline(LaunchLine(options_, file));
+  if (pipeline_ == nullptr) return 1;
   speech_ = gst_bin_get_by_name(GST_BIN(pipeline_), "speech");
   tokens_ = gst_bin_get_by_name(GST_BIN(pipeline_), "tokens");
   GstPad* pad = gst_element_get_static_pad(speech_, "src");
   gst_pad_add_probe(pad, GST_PAD_PROBE_TYPE_EVENT_DOWNSTREAM, OnSpeechEvent, pipeline_, nullptr);
   gst_object_unref(pad);
-  GstBus* bus = gst_element_get_bus(pipeline_);
-  gst_bus_add_watch(bus, OnMessage, this);
-  loop_ = g_main_loop_new(nullptr, FALSE);
+  std::optional<BusWatch> watch;
+  watch.emplace(pipeline_, [this](GstMessage* message) { HandleMessage(message); });
+  loop_.emplace([this](int status) { Stop(status); });
   // Left alone, the pipeline would go by the clock of the microphone, which with some sound servers stands still until
   // somebody reads, and nothing would be heard in time.
   GstClock* clock = gst_system_clock_obtain();
@@ -200,16 +193,12 @@ int Agent::RunPipeline(const std::string& file) {
   // If it cannot be started, an error is on its way.
   if (gst_element_set_state(pipeline_, GST_STATE_PLAYING) != GST_STATE_CHANGE_FAILURE) {
     g_unix_fd_add(STDIN_FILENO, static_cast<GIOCondition>(G_IO_IN | G_IO_HUP), OnInput, this);
-    g_unix_signal_add(SIGINT, OnInterrupt, this);
-    g_unix_signal_add(SIGTERM, OnTerminate, this);
     if (Paced()) ScheduleToken();
   }
-  g_main_loop_run(loop_);
+  loop_->Run();
 
   gst_element_set_state(pipeline_, GST_STATE_NULL);
-  gst_bus_remove_watch(bus);
-  gst_object_unref(bus);
-  g_main_loop_unref(loop_);
+  watch.reset();
   gst_object_unref(tokens_);
   gst_object_unref(speech_);
   gst_object_unref(pipeline_);
@@ -287,51 +276,31 @@ GstPadProbeReturn Agent::OnSpeechEvent(GstPad* /*pad*/, GstPadProbeInfo* info, g
   return GST_PAD_PROBE_OK;
 }
 
-gboolean Agent::OnInterrupt(gpointer user_data) {
-  static_cast<Agent*>(user_data)->Stop(130);
-  return G_SOURCE_CONTINUE;
-}
-
-gboolean Agent::OnTerminate(gpointer user_data) {
-  static_cast<Agent*>(user_data)->Stop(143);
-  return G_SOURCE_CONTINUE;
-}
-
 // The file is finished first; who asks twice does not want to wait for that.
 void Agent::Stop(int status) {
   if (stop_status_ != 0) {
     status_ = 1;
-    g_main_loop_quit(loop_);
+    loop_->Quit();
   }
   stop_status_ = status;
   gst_element_send_event(pipeline_, gst_event_new_eos());
 }
 
-gboolean Agent::OnMessage(GstBus* /*bus*/, GstMessage* message, gpointer user_data) {
-  static_cast<Agent*>(user_data)->HandleMessage(message);
-  return G_SOURCE_CONTINUE;
-}
-
 void Agent::HandleMessage(GstMessage* message) {
-  GError* error = nullptr;
   switch (GST_MESSAGE_TYPE(message)) {
     case GST_MESSAGE_ERROR:
-      gst_message_parse_error(message, &error, nullptr);
-      g_printerr("%s\n", error->message);
-      g_error_free(error);
+      g_printerr("%s\n", ProblemText(message).c_str());
       status_ = 1;
-      g_main_loop_quit(loop_);
+      loop_->Quit();
       break;
     case GST_MESSAGE_WARNING:
-      gst_message_parse_warning(message, &error, nullptr);
-      g_printerr("%s\n", error->message);
-      g_error_free(error);
+      g_printerr("%s\n", ProblemText(message).c_str());
       break;
     case GST_MESSAGE_APPLICATION:  // all was said: stop listening, so that files are closed properly
       gst_element_send_event(pipeline_, gst_event_new_eos());
       break;
     case GST_MESSAGE_EOS:
-      g_main_loop_quit(loop_);
+      loop_->Quit();
       break;
     case GST_MESSAGE_LATENCY:
       gst_bin_recalculate_latency(GST_BIN(pipeline_));
@@ -416,17 +385,7 @@ int main(int argc, char** argv) {
       {"properties", 'p', 0, G_OPTION_ARG_STRING, &properties, "More for qttssrc, like 'speaker=ryan seed=1'", "LIST"},
       {},
   };
-  GOptionContext* context = g_option_context_new("- speak what a language model writes to standard output");
-  g_option_context_add_main_entries(context, entries, nullptr);
-  g_option_context_add_group(context, gst_init_get_option_group());
-  GError* error = nullptr;
-  const bool parsed = g_option_context_parse(context, &argc, &argv, &error) != FALSE;
-  g_option_context_free(context);
-  if (!parsed) {
-    g_printerr("%s\n", error->message);
-    g_error_free(error);
-    return 2;
-  }
+  if (!ParseOptions(&argc, &argv, entries, "- speak what a language model writes to standard output")) return 2;
   if (output != nullptr) options.output = output;
   if (listen != nullptr) options.listen = listen;
   if (properties != nullptr) options.properties = properties;

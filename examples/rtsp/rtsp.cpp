@@ -6,7 +6,6 @@
 //   /voice NAME  changes the voice               ok      or   error WHY
 // Between texts there is silence, so that players stay tuned.
 #include <gio/gio.h>
-#include <glib-unix.h>
 #include <gst/gst.h>
 #include <gst/rtsp-server/rtsp-server.h>
 
@@ -14,6 +13,8 @@
 #include <mutex>
 #include <string>
 #include <vector>
+
+#include "../program.h"
 
 namespace {
 
@@ -54,10 +55,7 @@ bool Inspect(Station* station) {
     g_strfreev(voices);
   } else {
     GstMessage* message = gst_bus_pop_filtered(bus, GST_MESSAGE_ERROR);
-    GError* error = nullptr;
-    gst_message_parse_error(message, &error, nullptr);
-    g_printerr("%s\n", error->message);
-    g_error_free(error);
+    g_printerr("%s\n", ProblemText(message).c_str());
     gst_message_unref(message);
   }
   gst_element_set_bus(speech, nullptr);
@@ -144,11 +142,6 @@ gboolean OnControl(GThreadedSocketService* /*service*/, GSocketConnection* conne
   return TRUE;
 }
 
-gboolean OnStop(gpointer user_data) {
-  g_main_loop_quit(static_cast<GMainLoop*>(user_data));
-  return G_SOURCE_CONTINUE;
-}
-
 // Only programs of this machine may say what is spoken.
 GSocketService* NewControl(int port, Station* station) {
   GSocketService* service = g_threaded_socket_service_new(16);
@@ -205,17 +198,7 @@ int main(int argc, char** argv) {
       {"device", 'd', 0, G_OPTION_ARG_STRING, &device, "auto, cpu or cuda", "DEVICE"},
       {},
   };
-  GOptionContext* context = g_option_context_new("- speak to everybody who listens");
-  g_option_context_add_main_entries(context, entries, nullptr);
-  g_option_context_add_group(context, gst_init_get_option_group());
-  GError* error = nullptr;
-  const bool parsed = g_option_context_parse(context, &argc, &argv, &error) != FALSE;
-  g_option_context_free(context);
-  if (!parsed) {
-    g_printerr("%s\n", error->message);
-    g_error_free(error);
-    return 2;
-  }
+  if (!ParseOptions(&argc, &argv, entries, "- speak to everybody who listens")) return 2;
 
   for (const gint number : {port, control_port}) {
     if (number < 1 || number > 65535) {
@@ -236,11 +219,7 @@ int main(int argc, char** argv) {
   }
   g_print("Listen to rtsp://%s:%d/speech, send lines of text to port %d\n", address, port, control_port);
 
-  GMainLoop* loop = g_main_loop_new(nullptr, FALSE);
-  g_unix_signal_add(SIGINT, OnStop, loop);
-  g_unix_signal_add(SIGTERM, OnStop, loop);
-  g_main_loop_run(loop);
-  g_main_loop_unref(loop);
+  MainLoop().Run();
   g_socket_service_stop(control);
   g_object_unref(control);
   g_object_unref(server);

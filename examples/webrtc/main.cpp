@@ -2,7 +2,6 @@
 // Serves a web page on which one types text and hears it, over WebRTC. Each browser is a Peer; the page and
 // the signalling (JSON over a WebSocket) are served by libsoup.
 #include <gio/gio.h>
-#include <glib-unix.h>
 #include <gst/gst.h>
 #include <libsoup/soup.h>
 
@@ -12,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "../program.h"
 #include "access.h"
 #include "peer.h"
 
@@ -145,22 +145,11 @@ void OnConnection(SoupServer* /*soup*/, SoupServerMessage* /*message*/, const ch
   server->browsers.back().peer->Start();
 }
 
-gboolean OnStop(gpointer user_data) {
-  g_main_loop_quit(static_cast<GMainLoop*>(user_data));
-  return G_SOURCE_CONTINUE;
-}
-
 // A qttssrc that says nothing: it tells at once whether the model can be used, and keeps the engine loaded
 // while no browser is there.
 GstElement* HoldEngine(const PeerOptions& options) {
-  GError* error = nullptr;
-  GstElement* pipeline = gst_parse_launch("qttssrc name=speech is-live=true idle-mode=wait ! fakesink", &error);
-  if (error != nullptr) {
-    g_printerr("%s\n", error->message);
-    g_error_free(error);
-    gst_clear_object(&pipeline);
-    return nullptr;
-  }
+  GstElement* pipeline = LaunchPipeline("qttssrc name=speech is-live=true idle-mode=wait ! fakesink");
+  if (pipeline == nullptr) return nullptr;
   GstElement* speech = gst_bin_get_by_name(GST_BIN(pipeline), "speech");
   if (!options.model_path.empty()) g_object_set(speech, "model-path", options.model_path.c_str(), nullptr);
   if (!options.device.empty()) gst_util_set_object_arg(G_OBJECT(speech), "device", options.device.c_str());
@@ -174,9 +163,7 @@ GstElement* HoldEngine(const PeerOptions& options) {
     GstMessage* message = gst_bus_timed_pop_filtered(
         bus, GST_CLOCK_TIME_NONE, static_cast<GstMessageType>(GST_MESSAGE_ERROR | GST_MESSAGE_PROGRESS));
     if (GST_MESSAGE_TYPE(message) == GST_MESSAGE_ERROR) {
-      gst_message_parse_error(message, &error, nullptr);
-      g_printerr("%s\n", error->message);
-      g_error_free(error);
+      g_printerr("%s\n", ProblemText(message).c_str());
       failed = true;
     } else {
       GstProgressType type = GST_PROGRESS_TYPE_START;
@@ -243,17 +230,7 @@ int main(int argc, char** argv) {
        "A page of this origin may connect too: for proxies, and hosts with a name; can be repeated", "https://HOST"},
       {},
   };
-  GOptionContext* context = g_option_context_new("- type text in a web page and hear it");
-  g_option_context_add_main_entries(context, entries, nullptr);
-  g_option_context_add_group(context, gst_init_get_option_group());
-  GError* error = nullptr;
-  const bool parsed = g_option_context_parse(context, &argc, &argv, &error) != FALSE;
-  g_option_context_free(context);
-  if (!parsed) {
-    g_printerr("%s\n", error->message);
-    g_error_free(error);
-    return 2;
-  }
+  if (!ParseOptions(&argc, &argv, entries, "- type text in a web page and hear it")) return 2;
 
   if (port < 0 || port > 65535 || max_browsers < 1) {
     g_printerr("--port is a number from 0 to 65535, --max-browsers one above 0.\n");
@@ -283,13 +260,7 @@ int main(int argc, char** argv) {
   soup_server_add_early_handler(soup, "/session", OnSessionRequest, &server, nullptr);
   soup_server_add_websocket_handler(soup, "/session", nullptr, nullptr, OnConnection, &server, nullptr);
   const bool listens = Listen(soup, address, port);
-  if (listens) {
-    GMainLoop* loop = g_main_loop_new(nullptr, FALSE);
-    g_unix_signal_add(SIGINT, OnStop, loop);
-    g_unix_signal_add(SIGTERM, OnStop, loop);
-    g_main_loop_run(loop);
-    g_main_loop_unref(loop);
-  }
+  if (listens) MainLoop().Run();
   soup_server_disconnect(soup);
   for (const Browser& browser : server.browsers) g_object_unref(browser.connection);
   server.browsers.clear();

@@ -238,16 +238,12 @@ Peer::Peer(const PeerOptions& options, Send send, SendBytes send_bytes, Fail fai
   gst_object_unref(pad);
   g_signal_connect(webrtc_, "on-ice-candidate", G_CALLBACK(OnIceCandidate), nullptr);
 
-  GstBus* bus = gst_element_get_bus(pipeline_);
-  gst_bus_add_watch(bus, OnMessage, this);
-  gst_object_unref(bus);
+  watch_ = std::make_unique<BusWatch>(pipeline_, [this](GstMessage* message) { HandleMessage(message); });
 }
 
 Peer::~Peer() {
   if (pipeline_ == nullptr) return;
-  GstBus* bus = gst_element_get_bus(pipeline_);
-  gst_bus_remove_watch(bus);
-  gst_object_unref(bus);
+  watch_.reset();
   gst_element_set_state(pipeline_, GST_STATE_NULL);
   gst_object_unref(webrtc_);
   gst_object_unref(speech_);
@@ -456,30 +452,14 @@ GstPadProbeReturn Peer::OnSamples(GstPad* /*pad*/, GstPadProbeInfo* info, gpoint
   return GST_PAD_PROBE_OK;
 }
 
-gboolean Peer::OnMessage(GstBus* /*bus*/, GstMessage* message, gpointer user_data) {
-  static_cast<Peer*>(user_data)->HandleMessage(message);
-  return G_SOURCE_CONTINUE;
-}
-
 void Peer::HandleMessage(GstMessage* message) {
   switch (GST_MESSAGE_TYPE(message)) {
     case GST_MESSAGE_ERROR:
-    case GST_MESSAGE_WARNING: {
-      const bool is_error = GST_MESSAGE_TYPE(message) == GST_MESSAGE_ERROR;
-      GError* error = nullptr;
-      if (is_error) {
-        gst_message_parse_error(message, &error, nullptr);
-      } else {
-        gst_message_parse_warning(message, &error, nullptr);
-      }
-      if (is_error) {
-        fail_(error->message);
-      } else {
-        SendError(error->message);
-      }
-      g_error_free(error);
+      fail_(ProblemText(message));
       break;
-    }
+    case GST_MESSAGE_WARNING:
+      SendError(ProblemText(message));
+      break;
     case GST_MESSAGE_LATENCY:
       gst_bin_recalculate_latency(GST_BIN(pipeline_));
       break;

@@ -6,10 +6,13 @@
 
 #include <deque>
 #include <functional>
+#include <memory>
 #include <mutex>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
+
+#include "../program.h"
 
 struct PeerOptions {
   std::string model_path;     // empty: the bundled voice
@@ -56,7 +59,6 @@ class Peer {
     std::string wav;
   };
 
-  static gboolean OnMessage(GstBus* bus, GstMessage* message, gpointer user_data);
   void HandleMessage(GstMessage* message);
   void HandleStructure(const GstStructure* structure);
   void HandleUtterance(const GstStructure* structure);
@@ -86,6 +88,7 @@ class Peer {
   GstElement* pipeline_ = nullptr;
   GstElement* speech_ = nullptr;
   GstElement* webrtc_ = nullptr;
+  std::unique_ptr<BusWatch> watch_;
   std::vector<std::string> speakers_;
   std::vector<std::string> languages_;
   bool answered_ = false;

@@ -5,7 +5,6 @@
 #include <array>
 #include <chrono>
 #include <cstdio>
-#include <cstdlib>
 #include <deque>
 #include <iterator>
 #include <memory>
@@ -31,10 +30,10 @@
 namespace {
 
 using Clock = std::chrono::steady_clock;
+using qtts::bench::Arguments;
 using qtts::bench::Fail;
-using qtts::bench::FailUnknown;
 using qtts::bench::FrameTimes;
-using qtts::bench::Number;
+using qtts::bench::Take;
 using Milliseconds = std::chrono::duration<double, std::milli>;
 
 constexpr std::chrono::milliseconds kFrameTime{80};
@@ -78,12 +77,6 @@ struct Options {
   int64_t pages = 0;
   unsigned seed = 1;
 };
-
-template <typename T>
-T Take(qtts::Result<T> result) {
-  if (!result.ok()) Fail(result.status().message());
-  return *std::move(result);
-}
 
 // Rows that a GPU computes for so many streams: it has graphs for some numbers of rows only.
 double RowsOf(size_t streams) {
@@ -232,49 +225,17 @@ class SimulatedDevice : public qtts::Backend, public qtts::PagedContexts, public
 
 Options Parse(int argc, char** argv) {
   Options options;
-  for (int i = 1; i < argc; ++i) {
-    const std::string_view option = argv[i];
-    if (option == "--help") {
-      std::printf("%s", kUsage.data());
-      std::exit(0);
-    }
-    if (i + 1 == argc) FailUnknown(option);
-    const std::string_view value = argv[++i];
-    if (option == "--arrivals") {
-      options.arrivals.clear();
-      for (size_t at = 0; at <= value.size();) {
-        const size_t comma = std::min(value.find(',', at), value.size());
-        options.arrivals.push_back(Number<double>(option, value.substr(at, comma - at)));
-        if (options.arrivals.back() <= 0) Fail("--arrivals: above 0");
-        at = comma + 1;
-      }
-    } else if (option == "--streams") {
-      options.streams = Number<int>(option, value);
-      if (options.streams < 1) Fail("--streams: 1 or more");
-    } else if (option == "--seconds") {
-      options.seconds = Number<int>(option, value);
-    } else if (option == "--frames") {
-      const size_t dash = value.find('-');
-      if (dash == std::string_view::npos) Fail("--frames: say A-B");
-      options.least_frames = Number<int>(option, value.substr(0, dash));
-      options.most_frames = Number<int>(option, value.substr(dash + 1));
-      if (options.least_frames < 2 || options.most_frames < options.least_frames) Fail("--frames: say A-B, from 2 on");
-    } else if (option == "--slots") {
-      options.slots = Number<int>(option, value);
-    } else if (option == "--slower") {
-      options.slower = Number<double>(option, value);
-    } else if (option == "--hiccups") {
-      options.hiccups = Number<double>(option, value);
-      if (options.hiccups < 0) Fail("--hiccups: 0 or more");
-    } else if (option == "--pages") {
-      options.pages = Number<int64_t>(option, value);
-      if (options.pages < 0) Fail("--pages: 0 or more");
-    } else if (option == "--seed") {
-      options.seed = Number<unsigned>(option, value);
-    } else {
-      FailUnknown(option);
-    }
-  }
+  Arguments(kUsage)
+      .Add("--arrivals", &options.arrivals, 1e-9)
+      .Add("--streams", &options.streams, 1)
+      .Add("--seconds", &options.seconds)
+      .AddRange("--frames", &options.least_frames, &options.most_frames, 2)
+      .Add("--slots", &options.slots)
+      .Add("--slower", &options.slower)
+      .Add("--hiccups", &options.hiccups)
+      .Add("--pages", &options.pages)
+      .Add("--seed", &options.seed)
+      .Parse(argc, argv);
   if (options.streams > 0 && !options.arrivals.empty()) Fail("--arrivals or --streams, not both");
   if (options.streams == 0 && options.arrivals.empty()) options.arrivals = {1, 10, 20, 100};
   return options;

@@ -11,7 +11,6 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
-#include <charconv>
 #include <chrono>
 #include <cmath>
 #include <cstdint>
@@ -34,6 +33,7 @@
 
 #include <hwy/targets.h>
 
+#include "arguments.h"
 #include "checkpoint/checkpoint.h"
 #include "cpu/bf16_kernels.h"
 #include "cpu/cpu_backend.h"
@@ -47,6 +47,8 @@
 namespace {
 
 using namespace qtts;  // NOLINT(google-build-using-namespace): a program of one file
+using bench::Fail;
+using bench::Take;
 using cpu::Arithmetic;
 using Clock = std::chrono::steady_clock;
 
@@ -59,17 +61,6 @@ constexpr const char* kUsage =
     "  --threads       default: one a core; the speed-up from the first number to each of the others is told too\n"
     "  --rounds N      turns of each precision (default 15)\n"
     "  --json          one line of JSON for each row\n";
-
-[[noreturn]] void Fail(const std::string& message) {
-  std::fprintf(stderr, "bench-cpu: %s\n", message.c_str());
-  std::exit(1);
-}
-
-template <typename T>
-T Take(Result<T> result) {
-  if (!result.ok()) Fail(result.status().message());
-  return *std::move(result);
-}
 
 double Seconds(Clock::duration duration) { return std::chrono::duration<double>(duration).count(); }
 
@@ -695,25 +686,6 @@ void PrintScaling(const std::vector<Table>& tables) {
   }
 }
 
-int NumberOf(std::string_view text) {
-  int number = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  if (error != std::errc() || end != text.data() + text.size() || number < 1) {
-    Fail(std::string(text) + ": not a number above 0");
-  }
-  return number;
-}
-
-std::vector<std::string> Words(std::string_view list) {
-  std::vector<std::string> words;
-  while (!list.empty()) {
-    const std::string_view word = list.substr(0, list.find(','));
-    words.emplace_back(word);
-    list.remove_prefix(std::min(list.size(), word.size() + 1));
-  }
-  return words;
-}
-
 Arithmetic ArithmeticOf(std::string_view name) {
   for (const Arithmetic arithmetic : {Arithmetic::kF32, Arithmetic::kBF16, Arithmetic::kInt8, Arithmetic::kInt4}) {
     if (name == Name(arithmetic)) return arithmetic;
@@ -729,7 +701,7 @@ int main(int argc, char** argv) {
     hwy::SetSupportedTargetsForTest(instructions.target);
     hwy::GetChosenTarget().Update(hwy::SupportedTargets());
     cpu::DisableByteUnits(instructions.unit == cpu::ByteUnit::kPortable);
-    return Child(argv[2], ArithmeticOf(argv[3]), NumberOf(argv[4])).Serve();
+    return Child(argv[2], ArithmeticOf(argv[3]), bench::Number<int>("--child", argv[4], 1)).Serve();
   }
   std::string folder = QTTS_BENCH_VOICE;
   std::vector<Arithmetic> precisions = {Arithmetic::kF32, Arithmetic::kBF16, Arithmetic::kInt8, Arithmetic::kInt4};
@@ -738,28 +710,22 @@ int main(int argc, char** argv) {
   std::vector<int> threads = {cpu::UsableProcessors().cores};
   int rounds = 15;
   bool json = false;
-  for (int i = 1; i < argc; ++i) {
-    const std::string_view option = argv[i];
-    if (option == "--json") {
-      json = true;
-    } else if (option == "--precisions" && i + 1 < argc) {
-      precisions.clear();
-      for (const std::string& word : Words(argv[++i])) precisions.push_back(ArithmeticOf(word));
-    } else if (option == "--instructions" && i + 1 < argc) {
-      instructions.clear();
-      for (const std::string& word : Words(argv[++i])) instructions.push_back(InstructionsOf(word));
-    } else if (option == "--threads" && i + 1 < argc) {
-      threads.clear();
-      for (const std::string& word : Words(argv[++i])) threads.push_back(NumberOf(word));
-    } else if (option == "--rounds" && i + 1 < argc) {
-      rounds = NumberOf(argv[++i]);
-    } else if (!option.starts_with("--")) {
-      folder = option;
-    } else {
-      std::fputs(kUsage, option == "--help" ? stdout : stderr);
-      return option == "--help" ? 0 : 2;
-    }
-  }
+  bench::Arguments(kUsage)
+      .Positional(&folder)
+      .Flag("--json", &json)
+      .Add("--precisions",
+           [&](std::string_view list) {
+             precisions.clear();
+             for (const std::string& word : bench::Parts(list)) precisions.push_back(ArithmeticOf(word));
+           })
+      .Add("--instructions",
+           [&](std::string_view list) {
+             instructions.clear();
+             for (const std::string& word : bench::Parts(list)) instructions.push_back(InstructionsOf(word));
+           })
+      .Add("--threads", &threads, 1)
+      .Add("--rounds", &rounds, 1)
+      .Parse(argc, argv);
   if (precisions.empty() || instructions.empty() || threads.empty()) Fail("nothing to measure");
   const Bandwidth memory;
   std::vector<Table> tables;

@@ -10,7 +10,6 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
-#include <charconv>
 #include <chrono>
 #include <cmath>
 #include <cstdio>
@@ -27,12 +26,15 @@
 #include <utility>
 #include <vector>
 
+#include "arguments.h"
 #include "checkpoint/checkpoint.h"
 
 namespace {
 
 using Clock = std::chrono::steady_clock;
 using Json = nlohmann::ordered_json;
+using qtts::bench::Arguments;
+using qtts::bench::Fail;
 
 constexpr std::string_view kUsage =
     "usage: bench-element [MODEL_DIR] [OPTION]...\n"
@@ -70,11 +72,6 @@ struct Options {
 };
 
 double Milliseconds(Clock::duration d) { return std::chrono::duration<double, std::milli>(d).count(); }
-
-[[noreturn]] void Fail(const std::string& message) {
-  std::fprintf(stderr, "bench-element: %s\n", message.c_str());
-  std::exit(1);
-}
 
 struct Spread {
   double p50 = 0, p95 = 0, p99 = 0, max = 0;
@@ -436,55 +433,36 @@ double ReadBandwidth(size_t bytes) {
   return total == 0 ? 0 : best;
 }
 
-bool Parse(int argc, char** argv, Options* options) {
-  for (int i = 1; i < argc; ++i) {
-    const std::string_view option = argv[i];
-    if (option.rfind("--", 0) != 0) {
-      options->model = option;
-      continue;
-    }
-    if (option == "--stages") {
-      options->stages = true;
-      continue;
-    }
-    if (i + 1 == argc) return false;
-    const std::string_view value = argv[++i];
-    const auto number = [&](int* target) {
-      return std::from_chars(value.data(), value.data() + value.size(), *target).ec == std::errc() && *target > 0;
-    };
-    if (option == "--device" && (value == "cpu" || value == "cuda")) {
-      options->device = value;
-    } else if (option == "--codec-precision" && (value == "exact" || value == "fast")) {
-      options->codec_precision = value;
-    } else if (option == "--voice-file") {
-      options->voice_file = value;
-    } else if (option == "--set") {
-      const size_t equals = value.find('=');
-      if (equals == std::string_view::npos) return false;
-      options->properties.emplace_back(value.substr(0, equals), value.substr(equals + 1));
-    } else if (option == "--json") {
-      options->json = value;
-    } else if (option == "--sentences") {
-      options->sentences = value;
-    } else if (!(option == "--utterances" && number(&options->utterances)) &&
-               !(option == "--frames" && number(&options->frames)) &&
-               !(option == "--seconds" && number(&options->seconds)) &&
-               !(option == "--rest" && number(&options->rest)) && !(option == "--loads" && number(&options->loads))) {
-      return false;
-    }
-  }
-  return true;
+Options Parse(int argc, char** argv) {
+  Options options;
+  Arguments(kUsage)
+      .Positional(&options.model)
+      .Flag("--stages", &options.stages)
+      .Add("--device", &options.device, {"cpu", "cuda"})
+      .Add("--codec-precision", &options.codec_precision, {"exact", "fast"})
+      .Add("--voice-file", &options.voice_file)
+      .Add("--set",
+           [&](std::string_view value) {
+             const size_t equals = value.find('=');
+             if (equals == std::string_view::npos) Fail("--set: say NAME=VALUE");
+             options.properties.emplace_back(value.substr(0, equals), value.substr(equals + 1));
+           })
+      .Add("--json", &options.json)
+      .Add("--sentences", &options.sentences)
+      .Add("--utterances", &options.utterances, 1)
+      .Add("--frames", &options.frames, 1)
+      .Add("--seconds", &options.seconds, 1)
+      .Add("--rest", &options.rest, 1)
+      .Add("--loads", &options.loads, 1)
+      .Parse(argc, argv);
+  return options;
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
   gst_init(&argc, &argv);
-  Options options;
-  if (!Parse(argc, argv, &options)) {
-    std::fputs(kUsage.data(), stderr);
-    return 2;
-  }
+  const Options options = Parse(argc, argv);
   const std::vector<std::string> sentences = Sentences(options.sentences);
 
   std::vector<double> loads;

@@ -7,7 +7,6 @@
 #include <chrono>
 #include <cmath>
 #include <cstdio>
-#include <cstdlib>
 #include <fstream>
 #include <map>
 #include <memory>
@@ -26,10 +25,10 @@
 namespace {
 
 using Clock = std::chrono::steady_clock;
+using qtts::bench::Arguments;
 using qtts::bench::Fail;
-using qtts::bench::FailUnknown;
 using qtts::bench::FrameTimes;
-using qtts::bench::Number;
+using qtts::bench::Take;
 using Seconds = std::chrono::duration<double>;
 
 constexpr std::chrono::milliseconds kFrameTime{80};
@@ -72,12 +71,6 @@ struct Options {
   unsigned seed = 1;
 };
 
-template <typename T>
-T Take(qtts::Result<T> result) {
-  if (!result.ok()) Fail(result.status().message());
-  return *std::move(result);
-}
-
 // The codec's arithmetic.
 std::string CodecText(const qtts::EngineOptions& options, bool on_gpu) {
   if (!on_gpu) return "in the precision of the model";
@@ -87,86 +80,41 @@ std::string CodecText(const qtts::EngineOptions& options, bool on_gpu) {
 
 Options Parse(int argc, char** argv) {
   Options options;
-  options.engine.model_path = QTTS_BENCH_VOICE;
-  options.engine.device = qtts::Device::kCpu;
-  for (int i = 1; i < argc; ++i) {
-    const std::string_view option = argv[i];
-    if (!option.starts_with("--")) {
-      options.engine.model_path = option;
-      continue;
-    }
-    if (option == "--help") {
-      std::printf("%s", kUsage.data());
-      std::exit(0);
-    }
-    if (option == "--count-silence") {
-      options.count_silence = true;
-      continue;
-    }
-    if (option == "--spread") {
-      options.spread = true;
-      continue;
-    }
-    if (i + 1 == argc) FailUnknown(option);
-    const std::string_view value = argv[++i];
-    const auto whole = [&] { return Number<int>(option, value); };
-    if (option == "--streams") {
-      options.streams = whole();
-    } else if (option == "--ramp") {
-      options.ramp = Number<double>(option, value);
-      if (options.ramp < 0) Fail("--ramp: 0 or more seconds");
-    } else if (option == "--poisson") {
-      options.poisson = Number<double>(option, value);
-    } else if (option == "--books") {
-      options.books = whole();
-    } else if (option == "--seconds") {
-      options.seconds = whole();
-    } else if (option == "--words" || option == "--frames") {
-      const bool words = option == "--words";
-      int& least = words ? options.least_words : options.least_frames;
-      int& most = words ? options.most_words : options.most_frames;
-      const size_t dash = value.find('-');
-      if (dash == std::string_view::npos) Fail(std::string(option) + ": say A-B");
-      least = Number<int>(option, value.substr(0, dash));
-      most = Number<int>(option, value.substr(dash + 1));
-      if (least < 1 || most < least) Fail(std::string(option) + ": say A-B, from 1 on");
-    } else if (option == "--sentences") {
-      options.sentences = value;
-    } else if (option == "--device") {
-      bool known = false;
-      for (const auto device : {qtts::Device::kAuto, qtts::Device::kCpu, qtts::Device::kCuda}) {
-        if (value != qtts::DeviceName(device)) continue;
-        options.engine.device = device;
-        known = true;
-      }
-      if (!known) Fail("--device: cpu, cuda or auto");
-    } else if (option == "--precision") {
-      bool known = false;
-      for (const auto precision : {qtts::Precision::kAuto, qtts::Precision::kBF16, qtts::Precision::kF32,
-                                   qtts::Precision::kInt8, qtts::Precision::kInt4}) {
-        if (value != qtts::PrecisionName(precision)) continue;
-        options.engine.precision = precision;
-        known = true;
-      }
-      if (!known) Fail("--precision: auto, bf16, f32, int8 or int4");
-    } else if (option == "--codec-precision") {
-      if (value != "exact" && value != "fast") Fail("--codec-precision: exact or fast");
-      options.engine.codec_precision = value == "fast" ? qtts::CodecPrecision::kFast : qtts::CodecPrecision::kExact;
-    } else if (option == "--threads") {
-      options.engine.threads = whole();
-    } else if (option == "--voices") {
-      options.engine.voices = whole();
-    } else if (option == "--lead-frames") {
-      options.lead_frames = whole();
-    } else if (option == "--max-wait") {
-      options.max_wait_ms = whole();
-    } else if (option == "--seed") {
-      options.seed = Number<unsigned>(option, value);
-    } else {
-      FailUnknown(option);
-    }
+  qtts::EngineOptions& engine = options.engine;
+  engine.model_path = QTTS_BENCH_VOICE;
+  std::string device = "cpu";
+  std::string precision = "auto";
+  std::string codec_precision = "exact";
+  Arguments(kUsage)
+      .Positional(&engine.model_path)
+      .Flag("--count-silence", &options.count_silence)
+      .Flag("--spread", &options.spread)
+      .Add("--streams", &options.streams)
+      .Add("--ramp", &options.ramp)
+      .Add("--poisson", &options.poisson)
+      .Add("--books", &options.books)
+      .Add("--seconds", &options.seconds)
+      .AddRange("--words", &options.least_words, &options.most_words, 1)
+      .AddRange("--frames", &options.least_frames, &options.most_frames, 1)
+      .Add("--sentences", &options.sentences)
+      .Add("--device", &device, {"cpu", "cuda", "auto"})
+      .Add("--precision", &precision, {"auto", "bf16", "f32", "int8", "int4"})
+      .Add("--codec-precision", &codec_precision, {"exact", "fast"})
+      .Add("--threads", &engine.threads)
+      .Add("--voices", &engine.voices)
+      .Add("--lead-frames", &options.lead_frames)
+      .Add("--max-wait", &options.max_wait_ms)
+      .Add("--seed", &options.seed)
+      .Parse(argc, argv);
+  for (const auto known : {qtts::Device::kAuto, qtts::Device::kCpu, qtts::Device::kCuda}) {
+    if (device == qtts::DeviceName(known)) engine.device = known;
   }
-  if ((options.poisson > 0) + (options.books > 0) > 1) Fail("--poisson or --books, not both");
+  for (const auto known : {qtts::Precision::kAuto, qtts::Precision::kBF16, qtts::Precision::kF32,
+                           qtts::Precision::kInt8, qtts::Precision::kInt4}) {
+    if (precision == qtts::PrecisionName(known)) engine.precision = known;
+  }
+  engine.codec_precision = codec_precision == "fast" ? qtts::CodecPrecision::kFast : qtts::CodecPrecision::kExact;
+  if (options.poisson > 0 && options.books > 0) Fail("--poisson or --books, not both");
   return options;
 }
 

@@ -5,7 +5,6 @@
 #include <atomic>
 #include <chrono>
 #include <cstdio>
-#include <cstdlib>
 #include <ctime>
 #include <deque>
 #include <memory>
@@ -25,9 +24,9 @@
 namespace {
 
 using Clock = std::chrono::steady_clock;
+using qtts::bench::Arguments;
 using qtts::bench::Fail;
-using qtts::bench::FailUnknown;
-using qtts::bench::Number;
+using qtts::bench::Take;
 
 constexpr std::string_view kUsage =
     "usage: bench-scheduler [OPTION]...\n"
@@ -43,12 +42,6 @@ struct Options {
   int step_us = 0;
   bool paced = false;
 };
-
-template <typename T>
-T Take(qtts::Result<T> result) {
-  if (!result.ok()) Fail(result.status().message());
-  return *std::move(result);
-}
 
 double ThreadSeconds() {
   timespec time = {};
@@ -130,34 +123,12 @@ class IdleBackend : public qtts::Backend {
 
 Options Parse(int argc, char** argv) {
   Options options;
-  for (int i = 1; i < argc; ++i) {
-    const std::string_view option = argv[i];
-    if (option == "--help") {
-      std::printf("%s", kUsage.data());
-      std::exit(0);
-    }
-    if (option == "--paced") {
-      options.paced = true;
-      continue;
-    }
-    if (i + 1 == argc) FailUnknown(option);
-    const std::string_view value = argv[++i];
-    if (option == "--streams") {
-      options.streams.clear();
-      for (size_t at = 0; at <= value.size();) {
-        const size_t comma = std::min(value.find(',', at), value.size());
-        options.streams.push_back(Number<int>(option, value.substr(at, comma - at)));
-        if (options.streams.back() < 1) Fail("--streams: at least 1");
-        at = comma + 1;
-      }
-    } else if (option == "--frames") {
-      options.frames = Number<int>(option, value);
-    } else if (option == "--step-us") {
-      options.step_us = Number<int>(option, value);
-    } else {
-      FailUnknown(option);
-    }
-  }
+  Arguments(kUsage)
+      .Flag("--paced", &options.paced)
+      .Add("--streams", &options.streams, 1)
+      .Add("--frames", &options.frames)
+      .Add("--step-us", &options.step_us)
+      .Parse(argc, argv);
   return options;
 }
 

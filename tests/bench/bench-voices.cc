@@ -2,7 +2,6 @@
 // Costs of a cloned voice at the engine: making one from a recording of ten seconds, loading a saved one, and the time
 // to the first sound with it, beside that of a preset voice of another model folder.
 #include <algorithm>
-#include <charconv>
 #include <chrono>
 #include <cstdio>
 #include <ctime>
@@ -13,12 +12,16 @@
 #include <string_view>
 #include <vector>
 
+#include "arguments.h"
 #include "qtts/engine.h"
 #include "tools/wav.h"
 
 namespace {
 
 using Clock = std::chrono::steady_clock;
+using qtts::bench::Arguments;
+using qtts::bench::Fail;
+using qtts::bench::Take;
 
 constexpr std::string_view kUsage =
     "usage: bench-voices BASE_DIR [OPTION]...\n"
@@ -44,17 +47,6 @@ struct Options {
   int threads = 2;
   int rounds = 5;
 };
-
-[[noreturn]] void Fail(const std::string& message) {
-  std::fprintf(stderr, "bench-voices: %s\n", message.c_str());
-  std::exit(1);
-}
-
-template <typename T>
-T Take(qtts::Result<T> result) {
-  if (!result.ok()) Fail(result.status().message());
-  return *std::move(result);
-}
 
 // Milliseconds of wall time, and of CPU time, which other work on the machine changes less.
 struct Duration {
@@ -137,41 +129,25 @@ Duration Speak(const std::string& what, qtts::Engine* engine, const qtts::Reques
   return Print(what, times);
 }
 
-bool Parse(int argc, char** argv, Options* options) {
-  for (int i = 1; i < argc; ++i) {
-    const std::string_view option = argv[i];
-    if (!option.starts_with("--")) {
-      options->base = option;
-      continue;
-    }
-    if (i + 1 == argc) return false;
-    const std::string_view value = argv[++i];
-    const auto number = [&](int* target) {
-      return std::from_chars(value.data(), value.data() + value.size(), *target).ec == std::errc() && *target > 0;
-    };
-    if (option == "--preset-model") {
-      options->preset = value;
-    } else if (option == "--audio") {
-      options->audio = value;
-    } else if (option == "--device" && (value == "cpu" || value == "cuda")) {
-      options->device = value;
-    } else if (!(option == "--seconds" && number(&options->seconds)) &&
-               !(option == "--threads" && number(&options->threads)) &&
-               !(option == "--rounds" && number(&options->rounds))) {
-      return false;
-    }
-  }
-  return !options->base.empty();
+Options Parse(int argc, char** argv) {
+  Options options;
+  Arguments(kUsage)
+      .Positional(&options.base)
+      .Add("--preset-model", &options.preset)
+      .Add("--audio", &options.audio)
+      .Add("--seconds", &options.seconds, 1)
+      .Add("--device", &options.device, {"cpu", "cuda"})
+      .Add("--threads", &options.threads, 1)
+      .Add("--rounds", &options.rounds, 1)
+      .Parse(argc, argv);
+  if (options.base.empty()) Fail("the folder of a base model is missing; see --help");
+  return options;
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
-  Options options;
-  if (!Parse(argc, argv, &options)) {
-    std::fputs(kUsage.data(), stderr);
-    return 2;
-  }
+  const Options options = Parse(argc, argv);
   std::printf("load average %s\n", LoadAverage().c_str());
   const qtts::Recording recording = Reference(options);
   const std::shared_ptr<qtts::Engine> engine = Load(options.base, options);

@@ -3,16 +3,14 @@
 // others gets its prompt and its codes. Groups of layers are also quantised alone, weights only, to see which ones
 // matter.
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <cstdio>
-#include <cstdlib>
-#include <cstring>
 #include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "arguments.h"
 #include "checkpoint/checkpoint.h"
 #include "cpu/bf16_kernels.h"
 #include "cpu/codec_decoder.h"
@@ -31,23 +29,14 @@ namespace {
 
 using namespace qtts;       // NOLINT(google-build-using-namespace): a program of one file
 using namespace qtts::cpu;  // NOLINT(google-build-using-namespace)
+using bench::Fail;
+using bench::Take;
 
 constexpr const char* kUsage =
     "usage: measure-arithmetic MODEL_DIR [--frames N] [--text TEXT] [--threads N]\n"
     "  --frames N   frames at most (default 50)\n";
 constexpr const char* kText = "The river was wide and slow, and the boats went down it one after the other.";
 constexpr uint64_t kSeed = 1;
-
-[[noreturn]] void Fail(const std::string& message) {
-  std::fprintf(stderr, "measure-arithmetic: %s\n", message.c_str());
-  std::exit(1);
-}
-
-template <typename T>
-T Take(Result<T> result) {
-  if (!result.ok()) Fail(result.status().message());
-  return *std::move(result);
-}
 
 // Results of one run over the prompt and the codes.
 struct Outputs {
@@ -249,13 +238,6 @@ void Print(const char* name, const Outputs& exact, const Outputs& other) {
   std::fflush(stdout);
 }
 
-int Number(const char* text) {
-  int number = 0;
-  const auto [end, error] = std::from_chars(text, text + std::strlen(text), number);
-  if (error != std::errc() || *end != '\0' || number < 1) Fail(std::string(text) + ": not a number above 0");
-  return number;
-}
-
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -263,29 +245,13 @@ int main(int argc, char** argv) {
   std::string text = kText;
   int frames = 50;
   int threads = 2;
-  for (int i = 1; i < argc; ++i) {
-    const std::string_view option = argv[i];
-    if (option == "--help") {
-      std::fputs(kUsage, stdout);
-      return 0;
-    }
-    if (option.substr(0, 2) != "--" && folder.empty()) {
-      folder = option;
-    } else if (i + 1 < argc && option == "--frames") {
-      frames = Number(argv[++i]);
-    } else if (i + 1 < argc && option == "--threads") {
-      threads = Number(argv[++i]);
-    } else if (i + 1 < argc && option == "--text") {
-      text = argv[++i];
-    } else {
-      std::fputs(kUsage, stderr);
-      return 2;
-    }
-  }
-  if (folder.empty()) {
-    std::fputs(kUsage, stderr);
-    return 2;
-  }
+  bench::Arguments(kUsage)
+      .Positional(&folder)
+      .Add("--frames", &frames, 1)
+      .Add("--threads", &threads, 1)
+      .Add("--text", &text)
+      .Parse(argc, argv);
+  if (folder.empty()) Fail("the folder of a model is missing; see --help");
   const auto checkpoint = Take(Checkpoint::Open(folder));
   const auto tokenizer = Take(Tokenizer::Load(folder, TokenizerPattern::kNative));
   const PromptBuilder builder = Take(PromptBuilder::Create(checkpoint->config(), tokenizer));

@@ -9,6 +9,8 @@
 
 #include "codec/gemm.h"
 #include "codec/gemm_choice.h"
+#include "codec/staged_plan.h"
+#include "codec/staging.h"
 #include "codec/steps.h"
 #include "codec/tile_table.h"
 #include "codec/warpgroup_plan.h"
@@ -23,7 +25,7 @@ using cuda::CodecPrecision;
 using cuda::CodecTable;
 using namespace cuda::codec;  // NOLINT(google-build-using-namespace): the subject of this file
 
-// Times in us of the codec's kernels on an H200, fitted to measurements: what the rows of kH200 were made of.
+// Times in us of the codec's kernels on an H200, fitted to measurements: what the rows of kHopper were made of.
 struct KernelTimes {
   // A block of a cluster: a chunk's products for one pair of planes; what it takes besides.
   double cluster_chunk = 0.09, cluster_block = 1.5;
@@ -35,6 +37,10 @@ struct KernelTimes {
   // this chunk alone.
   double warpgroup_chunk = 0.26, warpgroup_tile = 10, warpgroup_residual = 4, warpgroup_kernel = 5;
   double warpgroup_stream = 0.15;
+  // A whole tile of 128 columns and 6 weight tiles, by an estimate of shared memory and instructions: a chunk's
+  // products for one pair of planes, the latency of a chunk, finishing a column, what it takes longer with residuals,
+  // and what a block takes besides.
+  double staged_products = 0.2, staged_latency = 0.3, staged_column = 0.02, staged_residual = 0.02, staged_block = 1.5;
   // A narrow block: a chunk's products of 8 columns and one tile, the latency of a chunk, bytes loaded in a us; what
   // it takes besides, and where another block had its place before.
   double narrow_products = 0.003, narrow_latency = 0.1, narrow_bytes = 50e3, narrow_block = 1.0, narrow_turn = 7;
@@ -78,6 +84,16 @@ double EstimateTime(const GemmArgs& args, Planes x_planes, const GemmTile& tile,
       return EstimateWarpgroups(args, products * geometry.chunks,
                                 StreamsColumns(geometry) ? planes_x * geometry.chunks * kTimes.warpgroup_stream : 0,
                                 tile, device);
+    case GemmForm::kStaged: {
+      const int at_once = StagedBlocksOfSm(tile.tiles);
+      const double turns = std::ceil(blocks / (device.processors * at_once));
+      const double together = std::min<double>(at_once, std::ceil(blocks / device.processors));
+      const double size = tile.tiles / 6.0;
+      const double multiply = kTimes.staged_products * products * size;
+      const double chunk = std::max(kTimes.staged_latency + multiply, together * multiply);
+      const double column = kTimes.staged_column + (args.epilogue.residual != nullptr ? kTimes.staged_residual : 0);
+      return turns * (geometry.chunks * chunk + column * tile.columns * size * together + kTimes.staged_block);
+    }
     case GemmForm::kNarrow:
       break;
   }
@@ -124,7 +140,7 @@ bool IsUnitByEstimate(const GemmArgs& first, const GemmArgs& second, Planes plan
 }
 
 std::string NameOf(const GemmTile& tile) {
-  constexpr const char* kForms[] = {"narrow", "cluster", "wide", "warpgroup"};
+  constexpr const char* kForms[] = {"narrow", "cluster", "wide", "warpgroup", "staged"};
   return std::string(kForms[static_cast<int>(tile.form)]) + " of " + std::to_string(tile.columns) + " columns and " +
          std::to_string(tile.tiles) + " tiles";
 }
@@ -203,7 +219,7 @@ TEST_F(CodecChoiceTest, TheTableOfTheH200IsTheEstimate) {
   std::set<const ProductTiles*> used;
   ForEachProduct(h200_, [&](const GemmStep& first, const GemmStep* second, const DeviceTraits& device) {
     const cuda::CodecNumbers& codec = cuda::kH200Numbers.codec;
-    const ProductTiles* const row = FindTiles(CodecTable::kH200, first.args, first.x_planes);
+    const ProductTiles* const row = FindTiles(CodecTable::kHopper, first.args, first.x_planes);
     ASSERT_NE(row, nullptr);
     used.insert(row);
     EXPECT_EQ(NameOf(ChooseTile(first.args, first.x_planes, device, codec, /*beside=*/false)),
@@ -212,7 +228,7 @@ TEST_F(CodecChoiceTest, TheTableOfTheH200IsTheEstimate) {
     EXPECT_EQ(ChooseUnit(first.args, second->args, first.x_planes, first.unit, device, codec),
               IsUnitByEstimate(first.args, second->args, first.x_planes, first.unit, device));
   });
-  EXPECT_EQ(used.size(), TilesOf(CodecTable::kH200).size()) << "a row that no product has";
+  EXPECT_EQ(used.size(), TilesOf(CodecTable::kHopper).size()) << "a row that no product has";
 }
 
 // Without a table all products together take hardly longer, by the estimate: on the H200, and on cards without clusters
@@ -244,6 +260,86 @@ TEST_F(CodecChoiceTest, TheRuleIsNotFarFromTheEstimate) {
     EXPECT_LT(sum, 1.15 * best_sum) << card.processors << " SMs";
     // Products that take a microsecond or two.
     EXPECT_LT(worst, 6) << card.processors << " SMs";
+  }
+}
+
+// Without warpgroups, whole tiles make the decoder blocks' products of many streams, whatever shared memory there is.
+TEST_F(CodecChoiceTest, ManyStreamsHaveWholeTilesWithoutWarpgroups) {
+  for (const size_t kib : {99, 163, 227}) {
+    DeviceTraits card = h200_;
+    card.clusters = card.warpgroups = false;
+    card.processors = 108;
+    card.shared_bytes = kib << 10;
+    int products = 0;
+    for (const CodecPrecision precision : {CodecPrecision::kExact, CodecPrecision::kFast}) {
+      const std::vector<Step> steps = StepsOf(precision, 256, card);
+      for (const Step& step : steps) {
+        const auto* const product = std::get_if<GemmStep>(&step);
+        if (product == nullptr || product->args.x.rows < 32) continue;
+        GemmArgs args = product->args;
+        args.geometry.columns = 256 * args.x.rows;
+        const GemmTile tile = ChooseTile(args, product->x_planes, card, cuda::CodecNumbers(), /*beside=*/false);
+        SCOPED_TRACE(std::to_string(kib) + " KiB, " + std::to_string(args.geometry.chunks * kChannelBlock) +
+                     " inputs to " + std::to_string(args.geometry.tiles * kTileRows));
+        EXPECT_EQ(NameOf(tile).substr(0, 6), "staged");
+        args.geometry.columns = args.x.rows;
+        EXPECT_NE(NameOf(ChooseTile(args, product->x_planes, card, cuda::CodecNumbers(), false)).substr(0, 6),
+                  "staged");
+        ++products;
+      }
+    }
+    EXPECT_EQ(products, 2 * (4 * 6 + 3));
+  }
+}
+
+// A card of more SMs takes a table's row as if it had fewer streams.
+TEST_F(CodecChoiceTest, ATableCountsStreamsByItsCard) {
+  DeviceTraits card = h200_;
+  EXPECT_EQ(TableStreams(64, card), 64);
+  card.processors = 99;  // the others are left to other kernels
+  EXPECT_EQ(TableStreams(64, card), 64);
+  card.warpgroups = false;
+  card.processors = 66;
+  EXPECT_EQ(TableStreams(64, card), 128);
+  card.processors = 264;
+  EXPECT_EQ(TableStreams(64, card), 32);
+  EXPECT_EQ(TableStreams(1, card), 1);
+}
+
+// The ring has a slot for each channel block that is copied or read at a time, and none to spare.
+TEST(StagingTest, NoSlotIsOverwrittenBeforeTheLastTapHasReadIt) {
+  const auto is_safe = [](int taps, int group_blocks, int ahead, int slots) {
+    constexpr int kGroups = 4;
+    const int chunks = kGroups * taps * group_blocks;
+    struct Chunk {
+      int tap, block;  // blocks of all groups are counted
+    };
+    const auto at = [&](int chunk) {
+      const int of_group = taps * group_blocks;
+      return Chunk{chunk % of_group / group_blocks, chunk / of_group * group_blocks + chunk % group_blocks};
+    };
+    std::vector<int> ring(static_cast<size_t>(slots), -1);
+    const auto copy = [&](int chunk) {
+      if (chunk >= chunks || at(chunk).tap != 0) return;
+      ring[static_cast<size_t>(at(chunk).block % slots)] = at(chunk).block;
+    };
+    for (int chunk = 0; chunk < ahead; ++chunk) copy(chunk);
+    for (int chunk = 0; chunk < chunks; ++chunk) {
+      copy(chunk + ahead);
+      if (ring[static_cast<size_t>(at(chunk).block % slots)] != at(chunk).block) return false;
+    }
+    return true;
+  };
+  for (const int taps : {1, 2, 3, 7}) {
+    for (int group_blocks = 1; group_blocks <= 4; ++group_blocks) {
+      for (int ahead = 1; ahead <= 3; ++ahead) {
+        SCOPED_TRACE(std::to_string(taps) + " taps, " + std::to_string(group_blocks) + " blocks, " +
+                     std::to_string(ahead) + " ahead");
+        const int slots = SlotsAhead(taps, group_blocks, ahead);
+        EXPECT_TRUE(is_safe(taps, group_blocks, ahead, slots));
+        EXPECT_FALSE(is_safe(taps, group_blocks, ahead, slots - 1));
+      }
+    }
   }
 }
 

@@ -15,11 +15,13 @@
 #include <utility>
 #include <vector>
 
+#include "backend/device_module.h"
 #include "codec/codec.h"
 #include "cuda_backend.h"
 #include "device_choice.h"
 #include "fake_cuda/fake_cuda.h"
 #include "gpu/gpu_test.h"
+#include "qtts/engine_options.h"
 #include "runtime/device.h"
 #include "runtime/device_wait.h"
 #include "speech_decoder.h"

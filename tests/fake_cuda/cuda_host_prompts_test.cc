@@ -18,6 +18,7 @@ namespace {
 // --- prompts in pieces
 
 // A prompt of ordinary length is enqueued in one piece, for the least latency.
+// Check: 32
 TEST_F(CudaHostTest, AnOrdinaryPromptIsOnePiece) {
   const auto backend = NewBackend();
   for (const int rows : {2, 65, 256}) {
@@ -104,6 +105,7 @@ TEST_F(CudaHostTest, AmongPromptsTogetherOneFailsAlone) {
 
 // For a long prompt, each call enqueues about the work of a frame: 64 rows of the talker beside 16 frames of the codec.
 // Few are in flight at once, since each one needs a free upload buffer.
+// Check: 32
 TEST_F(CudaHostTest, ALongPromptIsManyPieces) {
   const auto backend = NewBackend();
   Prompt prompt = NewPrompt(config(), 1000, &random_, 200);
@@ -136,6 +138,7 @@ TEST_F(CudaHostTest, ALongPromptIsManyPieces) {
 }
 
 // Any cutting enqueues the same kernels in the same order.
+// Check: 32
 TEST_F(CudaHostTest, PiecesAreTheWholePrompt) {
   const Prompt prompt = NewPrompt(config(), 700, &random_, 150);
   const auto kernels = [&](bool pieces) {
@@ -151,6 +154,7 @@ TEST_F(CudaHostTest, PiecesAreTheWholePrompt) {
   EXPECT_EQ(kernels(true), kernels(false));
 }
 
+// Check: 32
 TEST_F(CudaHostTest, ClosedInMidPrompt) {
   const auto backend = NewBackend();
   const Prompt prompt = NewPrompt(config(), 1000, &random_, 200);
@@ -168,6 +172,7 @@ TEST_F(CudaHostTest, ClosedInMidPrompt) {
 }
 
 // If memory runs out within a prompt, only that utterance ends, and its slot is free again.
+// Check: 32
 TEST_F(CudaHostTest, AFaultInMidPromptEndsOneUtterance) {
   const auto backend = NewBackend();
   const SlotId speaking = Open(backend.get(), NewPrompt(config(), 20, &random_));
@@ -186,6 +191,7 @@ TEST_F(CudaHostTest, AFaultInMidPromptEndsOneUtterance) {
 
 // --- more utterances than slots
 
+// Check: 36
 TEST_F(CudaHostTest, UtterancesBeyondItsSlotsWaitTheirTurn) {
   const auto tokenizer = Tokenizer::Load(model_.checkpoint()->folder());
   ASSERT_TRUE(tokenizer.ok()) << tokenizer.status().message();

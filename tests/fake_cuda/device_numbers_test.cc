@@ -214,6 +214,13 @@ TEST_F(DeviceNumbersTest, NoTableCutsTheCodecsSums) {
   EXPECT_EQ(ChooseCut(layers[1], true, Traits(132)).groups, 8);
   EXPECT_EQ(ChooseCut(layers[2], true, Traits(132)).groups, 2);
   EXPECT_EQ(ChooseCut(layers[0], false, Traits(132)).segments, cuda::codec::kMaxSegments);
+  // Without clusters a warp takes a group, of two chunks or more.
+  cuda::codec::DeviceTraits no_clusters = Traits(108);
+  no_clusters.clusters = false;
+  EXPECT_EQ(ChooseCut(layers[1], true, no_clusters).groups, 12);
+  EXPECT_EQ(ChooseCut(layers[2], true, no_clusters).groups, 6);
+  EXPECT_EQ(ChooseCut(layers[2], true, no_clusters).segments, 6);
+  EXPECT_EQ(ChooseCut(CodecProduct(1920, 1920, 96, 96, 1), true, no_clusters).groups, 1);
 }
 
 // The decoder blocks' products of the released codec go to warpgroups where many streams are decoded, and not for one.

@@ -16,6 +16,7 @@
 #include "device_choice.h"
 #include "fake_cuda/fake_cuda.h"
 #include "gpu/gpu_test.h"
+#include "paths/persistent/persistent_frame.h"
 #include "runtime/device_memory.h"
 #include "runtime/device_wait.h"
 #include "runtime/launch.h"
@@ -203,9 +204,11 @@ TEST_F(DeviceTest, ThePathAndTheBytesOfAFrameAreKnownBeforeTheModelIsLoaded) {
   fake_cuda::Reset({{.major = 8, .minor = 9, .processors = 15}});
   EXPECT_EQ(cuda::CapacityOf(*model.checkpoint(), {})->path,
             "graph (the persistent kernel: the GPU has 15 SMs, and it needs 16)");
-  fake_cuda::Reset({{.major = 8, .minor = 9, .shared_per_block = 48 << 10}});
-  EXPECT_EQ(cuda::CapacityOf(*model.checkpoint(), {})->path,
-            "graph (the persistent kernel: the GPU's SMs have too little shared memory)");
+  DeviceDescription small = Describe();
+  small.processors = 16;
+  small.shared_per_block = size_t{48} << 10;
+  EXPECT_EQ(cuda::PersistentFrame::CheckSupport(model.checkpoint()->config(), cuda::Precision::kBF16, small).message(),
+            "the persistent kernel: the GPU's SMs have too little shared memory");
   CudaOptions options;
   options.path = cuda::FramePath::kGraph;
   EXPECT_EQ(cuda::CapacityOf(*model.checkpoint(), options)->path, "graph (QTTS_CUDA_PATH)");

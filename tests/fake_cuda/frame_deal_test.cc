@@ -3,16 +3,11 @@
 
 #include <gtest/gtest.h>
 
-#include <cstdlib>
 #include <map>
-#include <set>
 #include <string>
 #include <tuple>
-#include <vector>
 
 #include "paths/persistent/frame_kernel.h"
-#include "paths/persistent/persistent_frame.h"
-#include "runtime/device.h"
 
 // How the persistent kernel's work is dealt out to the thread blocks of cards with any number of SMs.
 namespace qtts {
@@ -27,7 +22,6 @@ using cuda::kPersistentMinBlocks;
 using cuda::PersistentBlocks;
 using cuda::PersistentCovers;
 using cuda::PersistentIntermediate;
-using cuda::PersistentSplits;
 using cuda::RingCopies;
 using cuda::persistent::AttentionDeal;
 using cuda::persistent::MaxItems;
@@ -52,7 +46,7 @@ TEST(FrameDeal, BlocksAreAPowerOfTwo) {
   EXPECT_EQ(PersistentBlocks(170), 128);
 }
 
-// Of every product but the heads'.
+// Every product but the heads'.
 TEST(FrameDeal, EveryBlockHasAsManyTiles) {
   for (const int blocks : kBlockNumbers) {
     for (const int hidden : cuda::kPersistentTalkerWidths) {
@@ -63,7 +57,7 @@ TEST(FrameDeal, EveryBlockHasAsManyTiles) {
   }
 }
 
-// Who attends to what in a pass, as Block::BeginPass() deals it: (head, sequence, split) to the block.
+// The block of each (head, sequence, split) in a pass, as Block::BeginPass() deals them.
 using Dealt = std::map<std::tuple<int, int, int>, int>;
 
 Dealt Deal(const AttentionDeal& deal, int splits, bool folded, int rows) {
@@ -161,7 +155,9 @@ TEST(FrameDeal, FormsOfCards) {
         EXPECT_LE(FrameKernelBytes(form), card.shared);
         EXPECT_GE(form.ring_slots, MinRingSlots(form));
         EXPECT_TRUE(form.folded || form.blocks == kPersistentMaxBlocks);
-        if (rows == 1) EXPECT_EQ(!form.folded, card.plain_one_row);
+        if (rows == 1) {
+          EXPECT_EQ(!form.folded, card.plain_one_row);
+        }
       }
     }
   }

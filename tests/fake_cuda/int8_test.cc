@@ -52,7 +52,7 @@ TEST(Int8, AValueIsTheProductRoundedOnce) {
   }
 }
 
-// Does what the kernels do with a word, with exact arithmetic in place of the FMA.
+// The kernels' instructions for a word, with exact arithmetic in place of the FMA.
 TEST(Int8, TheKernelsInstructionsGiveTheValue) {
   std::mt19937 random(1);
   for (const uint16_t scale : Scales()) {

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later
+// Check: 55
 // Any bytes as a recording to clone: it is decoded, or there is one short error. GStreamer's elements run as they are
 // installed, without instrumentation; what they do wrong in their own memory is found by AddressSanitizer's allocator.
 #include <fcntl.h>

@@ -113,6 +113,7 @@ double LeastLikeness(const Engine& base, const std::vector<PinnedSpeech>& spoken
 }
 
 // With random weights this shows that codes and sound get where they should, not how alike released voices are.
+// Check: 59
 TEST_F(PinnedVoiceTest, TenUtterancesAreAsAlikeAsThoseOfAClonedVoice) {
   const auto design = Load("design-1b7-pinned");
   const auto base = Load("base-0b6-x-vector");
@@ -130,6 +131,7 @@ TEST_F(PinnedVoiceTest, TenUtterancesAreAsAlikeAsThoseOfAClonedVoice) {
 }
 
 // Bit for bit: alone and beside others, with and without the cached beginning, whole and in pieces.
+// Check: 59
 TEST_F(PinnedVoiceTest, BitsDoNotDependOnHowItIsMade) {
   const auto design = Load("design-1b7-pinned");
   const auto voice = Design(design.get());
@@ -160,6 +162,7 @@ TEST_F(PinnedVoiceTest, BitsDoNotDependOnHowItIsMade) {
   EXPECT_EQ(ReadAll(stream->get()), whole);
 }
 
+// Check: 59
 TEST_F(PinnedVoiceTest, OtherCheckpointsRefuseIt) {
   const auto design = Load("design-1b7-pinned");
   ClonedVoice voice = *Design(design.get());

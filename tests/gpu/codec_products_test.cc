@@ -14,6 +14,7 @@
 #include <variant>
 #include <vector>
 
+#include "codec/gemm.h"
 #include "codec/gemm_choice.h"
 #include "codec/steps.h"
 #include "gpu/random_codec.h"
@@ -93,16 +94,40 @@ class CodecProductsTest : public ::testing::Test {
     return bytes;
   }
 
-  // The products of a frame of `streams`, each compared among its kernels; returns how many had one of warpgroups.
-  int CompareTiles(const CodecShape& shape, cuda::CodecPrecision precision, int streams);
+  // Compares the kernels of each product of a frame of `streams` that has one for many columns, as on a device with
+  // these traits; returns the number of these products.
+  int CompareTiles(const RandomCodec& codec, cuda::CodecPrecision precision, int streams,
+                   const cuda::codec::DeviceTraits& traits);
 
   std::mt19937 random_{kSeed};
 };
 
-int CodecProductsTest::CompareTiles(const CodecShape& shape, cuda::CodecPrecision precision, int streams) {
-  const RandomCodec codec(shape, kSeed);
+struct Card {
+  std::string name;
   cuda::codec::DeviceTraits traits;
-  ExpectCuda(cuda::codec::PrepareKernels(&traits));
+};
+
+// The device, and what it is like without the instructions of Hopper and with less shared memory. They differ in their
+// kernels, in the cut of sums and in how whole tiles share out shared memory.
+std::vector<Card> Cards() {
+  cuda::codec::DeviceTraits own;
+  ExpectCuda(cuda::codec::PrepareKernels(&own));
+  std::vector<Card> cards = {{"the device", own}};
+  cuda::codec::DeviceTraits other = own;
+  other.warpgroups = false;
+  ExpectCuda(cuda::codec::PrepareStagedGemms(other));
+  if (own.clusters) cards.push_back({"clusters without warpgroups", other});
+  other.clusters = false;
+  for (const size_t kib : {227, 163, 99}) {
+    if (kib << 10 > own.shared_bytes) continue;
+    other.shared_bytes = kib << 10;
+    cards.push_back({std::to_string(kib) + " KiB without clusters", other});
+  }
+  return cards;
+}
+
+int CodecProductsTest::CompareTiles(const RandomCodec& codec, cuda::CodecPrecision precision, int streams,
+                                    const cuda::codec::DeviceTraits& traits) {
   cuda::Arena memory;
   std::vector<cuda::codec::Step> steps;
   cuda::codec::Builder builder(codec.config(), codec.weights(), traits, precision, streams, streams, &memory, &steps);
@@ -127,7 +152,7 @@ int CodecProductsTest::CompareTiles(const CodecShape& shape, cuda::CodecPrecisio
   ExpectCuda(cudaMemcpy(first.states, places.data(), count * sizeof(places[0]), cudaMemcpyHostToDevice));
   ExpectCuda(cudaMemcpy(first.frames, frames.data(), count * sizeof(frames[0]), cudaMemcpyHostToDevice));
 
-  int by_warpgroups = 0;
+  int compared = 0;
   std::set<std::array<int64_t, 8>> seen;
   for (const cuda::codec::Step& step : steps) {
     const auto* const gemm = std::get_if<GemmStep>(&step);
@@ -137,8 +162,9 @@ int CodecProductsTest::CompareTiles(const CodecShape& shape, cuda::CodecPrecisio
     args.geometry.columns = streams * args.x.rows;
     const auto& [batch, x, geometry, weights, epilogue] = args;
     const std::vector<GemmTile> tiles = PossibleTiles(args, gemm->x_planes, traits);
-    const bool has_warpgroups =
-        std::any_of(tiles.begin(), tiles.end(), [](const GemmTile& t) { return t.form == GemmForm::kWarpgroup; });
+    const bool has_many = std::any_of(tiles.begin(), tiles.end(), [](const GemmTile& t) {
+      return t.form == GemmForm::kWarpgroup || t.form == GemmForm::kStaged;
+    });
     // Only the first of layers that are alike.
     const std::array<int64_t, 8> kind = {geometry.columns,
                                          geometry.tiles,
@@ -148,8 +174,8 @@ int CodecProductsTest::CompareTiles(const CodecShape& shape, cuda::CodecPrecisio
                                          static_cast<int64_t>(epilogue.activation),
                                          epilogue.residual != nullptr,
                                          epilogue.rms_input != nullptr};
-    if (!has_warpgroups || !seen.insert(kind).second) continue;
-    ++by_warpgroups;
+    if (!has_many || !seen.insert(kind).second) continue;
+    ++compared;
 
     const auto columns = static_cast<size_t>(geometry.columns);
     const auto outputs = static_cast<size_t>(geometry.tiles) * cuda::codec::kTileRows;
@@ -199,21 +225,20 @@ int CodecProductsTest::CompareTiles(const CodecShape& shape, cuda::CodecPrecisio
       EXPECT_TRUE(got[2] == expected[2]) << "the streams' past of it";
     }
   }
-  return by_warpgroups;
+  return compared;
 }
 
 // The released widths, columns that fill no last tile, and both precisions.
 TEST_F(CodecProductsTest, AllKernelsGiveTheSameBits) {
   CodecShape shape = CodecShape::Released();
   shape.layers = 1;
-  cuda::codec::DeviceTraits traits;
-  ExpectCuda(cuda::codec::PrepareKernels(&traits));
-  for (const auto precision : {cuda::CodecPrecision::kFast, cuda::CodecPrecision::kExact}) {
-    SCOPED_TRACE(precision == cuda::CodecPrecision::kExact ? "two planes" : "one plane");
-    const int compared = CompareTiles(shape, precision, 131);
-    std::printf("  %d products have kernels of warpgroups\n", compared);
-    // The pre-transformer's five, six of upsampling, the first convolution, and the decoder blocks'.
-    if (traits.warpgroups) {
+  const RandomCodec codec(shape, kSeed);
+  for (const Card& card : Cards()) {
+    for (const auto precision : {cuda::CodecPrecision::kFast, cuda::CodecPrecision::kExact}) {
+      SCOPED_TRACE(card.name + (precision == cuda::CodecPrecision::kExact ? ", two planes" : ", one plane"));
+      const int compared = CompareTiles(codec, precision, 131, card.traits);
+      std::printf("  %s: %d products have kernels for many columns\n", card.name.c_str(), compared);
+      // The pre-transformer's five, six of upsampling, the first convolution, and the decoder blocks'.
       EXPECT_GE(compared, 12);
     }
   }
@@ -231,8 +256,14 @@ TEST_F(CodecProductsTest, SmallForTheSanitizer) {
   shape.kv_heads = 1;
   shape.head_dim = 32;
   shape.decoder_dim = 192;
+  const RandomCodec codec(shape, kSeed);
+  const std::vector<Card> cards = Cards();
   for (const auto precision : {cuda::CodecPrecision::kFast, cuda::CodecPrecision::kExact}) {
-    CompareTiles(shape, precision, 128);
+    // All kernels: the device's own, and those of the card that is most unlike it.
+    for (const Card& card : {cards.front(), cards.back()}) {
+      SCOPED_TRACE(card.name);
+      CompareTiles(codec, precision, 128, card.traits);
+    }
   }
 }
 

@@ -38,10 +38,12 @@ using testing::WindowOf;
 // A talker, frame by frame.
 class Talker {
  public:
-  Talker(const RandomModel& model, FramePath path, unsigned patience = PersistentFrame::kPatience) {
+  Talker(const RandomModel& model, FramePath path, unsigned patience = PersistentFrame::kPatience,
+         std::optional<int> blocks = std::nullopt) {
     CudaOptions options;
     options.path = path;
     options.patience = patience;
+    options.persistent_blocks = blocks;
     auto stream = Stream::Create();
     EXPECT_TRUE(stream.ok());
     stream_ = std::move(*stream);
@@ -219,6 +221,48 @@ TEST_P(PersistentFrames, AreTheGraphs) {
     SCOPED_TRACE("frame " + std::to_string(frame));
     ExpectSameFrame(&graph, &persistent, config, steps, frame + 160);
     if (HasFailure()) return;
+  }
+}
+
+// As on cards with fewer SMs: blocks that do in rounds what several do, with one split and with many, in every number
+// of rows.
+TEST(PersistentFrame, AnyNumberOfBlocksIsTheGraphs) {
+  QTTS_NEEDS_DEVICE();
+  QTTS_NEEDS_PERSISTENT_KERNEL();
+  for (const bool large : {false, true}) {
+    const RandomModel model(FullWidth(large));
+    const ModelConfig& config = model.checkpoint()->config();
+    Talker graph(model, FramePath::kGraph);
+    for (const int blocks : {16, 32, 64, 128}) {
+      if (blocks > testing::Device().processors) continue;
+      Talker persistent(model, FramePath::kPersistent, PersistentFrame::kPatience, blocks);
+      ASSERT_TRUE(graph.model() != nullptr && persistent.model() != nullptr);
+      for (const int rows : {1, 2, 4, 8}) {
+        if (!persistent.model()->IsPersistent(rows, 1)) continue;
+        std::mt19937 random(static_cast<unsigned>(blocks + rows));
+        std::vector<FrameRow> steps;
+        int most = 0;
+        for (int slot = 0; slot < rows; ++slot) {
+          const int length = slot % 2 == 0 ? 20 + 17 * slot : 400;
+          most = std::max(most, length);
+          const Prompt prompt = RandomPrompt(config, length, random);
+          for (Talker* const talker : {&graph, &persistent}) {
+            talker->Open(slot, prompt, GenerationSettings(), 70U + slot);
+          }
+          steps.push_back(RowOf(slot, 0, 0, WindowOf(length, 3)));
+        }
+        for (int frame = 0; frame < 60; ++frame) {
+          SCOPED_TRACE(std::to_string(blocks) + " blocks, " + std::to_string(rows) + " rows, large " +
+                       std::to_string(large) + ", frame " + std::to_string(frame));
+          ExpectSameFrame(&graph, &persistent, config, steps, most + frame + 2);
+          if (HasFailure()) return;
+          GoOn(&steps, frame);
+        }
+        for (const FrameRow& step : steps) {
+          for (Talker* const talker : {&graph, &persistent}) talker->model()->sequences().Close(step.slot);
+        }
+      }
+    }
   }
 }
 

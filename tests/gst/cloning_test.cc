@@ -86,11 +86,7 @@ TEST_F(CloningTest, RecordingsKeepTheirRateAndChannels) {
   for (const auto& file : files) {
     SCOPED_TRACE(file.name);
     const std::string path = Sound(file.name, 1.5, file.caps, file.encoder);
-    Pipeline pipeline("qttssrc name=src text=abc reference-audio=" + path +
-                      " reference-text=\"What is said.\" pad-reference=true ! fakesink");
-    Recorder& record = pipeline.Record();
-    ASSERT_TRUE(pipeline.PlayToEnd());
-    EXPECT_EQ(record.text(), "abc");
+    Speak("text=abc reference-audio=" + path + " reference-text=\"What is said.\" pad-reference=true").Expect("abc");
     const Recording recording = fake::LastRecording();
     EXPECT_EQ(recording.sample_rate, file.rate);
     EXPECT_EQ(recording.channels, file.channels);
@@ -108,8 +104,7 @@ TEST_F(CloningTest, RecordingsKeepTheirRateAndChannels) {
 
 TEST_F(CloningTest, WithoutTextOnlyTheTimbre) {
   const std::string path = Sound("a.wav", 1, "audio/x-raw,format=S16LE,rate=24000,channels=1", "wavenc");
-  Pipeline pipeline("qttssrc name=src text=abc reference-audio=file://" + path + " ! fakesink");
-  ASSERT_TRUE(pipeline.PlayToEnd());
+  Speak("text=abc reference-audio=file://" + path).ExpectEnd();
   EXPECT_EQ(fake::LastCloneOptions().reference_text, "");
   EXPECT_FALSE(fake::LastCloneOptions().pad_reference);
 }
@@ -119,24 +114,19 @@ TEST_F(CloningTest, VoicesChangeBetweenUtterances) {
   const std::string one = Sound("one.wav", 1, "audio/x-raw,format=S16LE,rate=24000,channels=1", "wavenc");
   const std::string two = folder_ + "/two.safetensors";
   std::ofstream(two) << "voice";
-  Pipeline pipeline("qttssrc name=src ! fakesink async=false");
-  Recorder& record = pipeline.Record();
-  Feeder feeder(pipeline.src());
-  pipeline.Set(GST_STATE_PLAYING);
-  feeder.Begin();
-  const auto speak = [&](const char* text, const std::string& voice_file, const std::string& audio) {
-    g_object_set(pipeline.src(), "voice-file", voice_file.empty() ? nullptr : voice_file.c_str(), "reference-audio",
+  Speak speak;
+  speak.Open();
+  const auto say = [&](const char* text, const std::string& voice_file, const std::string& audio) {
+    g_object_set(speak.src(), "voice-file", voice_file.empty() ? nullptr : voice_file.c_str(), "reference-audio",
                  audio.empty() ? nullptr : audio.c_str(), nullptr);
-    EXPECT_EQ(feeder.Push(text), GST_FLOW_OK);
+    speak.Push(text);
   };
-  speak("a", "", one);
-  speak("b", two, "");
-  speak("c", "", "");
-  speak("d", "", one);
-  speak("e", two, "");
-  EXPECT_TRUE(feeder.End());
-  ASSERT_NE(pipeline.Wait(GST_MESSAGE_EOS), nullptr);
-  EXPECT_EQ(record.text(), "abcde");
+  say("a", "", one);
+  say("b", two, "");
+  say("c", "", "");
+  say("d", "", one);
+  say("e", two, "");
+  speak.End().Expect("abcde");
   const std::vector<Request> requests = fake::Requests();
   ASSERT_EQ(requests.size(), 5U);
   ASSERT_NE(requests[0].voice, nullptr);
@@ -152,23 +142,16 @@ TEST_F(CloningTest, VoicesChangeBetweenUtterances) {
 TEST_F(CloningTest, AVoiceIsMadeWhileAnotherSpeaks) {
   const std::string audio = Sound("one.wav", 1, "audio/x-raw,format=S16LE,rate=24000,channels=1", "wavenc");
   fake::AllowFrames(1);
-  Pipeline pipeline("qttssrc name=src ! fakesink async=false");
-  Recorder& record = pipeline.Record();
-  Feeder feeder(pipeline.src());
-  pipeline.Set(GST_STATE_PLAYING);
-  feeder.Begin();
-  feeder.Push("abc");
-  ASSERT_TRUE(WaitFor([&] { return record.buffer_count() == 1; }));
-  g_object_set(pipeline.src(), "reference-audio", audio.c_str(), nullptr);
+  Speak speak;
+  speak.Push("abc").Await(1);
+  g_object_set(speak.src(), "reference-audio", audio.c_str(), nullptr);
   fake::HoldClones(true);
-  feeder.Push("def");
+  speak.Push("def");
   ASSERT_TRUE(WaitFor([] { return fake::GetCounters().clones == 1; })) << "before the first text is over";
   fake::AllowFrames(-1);
-  ASSERT_TRUE(WaitFor([&] { return record.buffer_count() == 3; })) << "it goes on meanwhile";
+  ASSERT_TRUE(WaitFor([&] { return speak.record().buffer_count() == 3; })) << "it goes on meanwhile";
   fake::HoldClones(false);
-  feeder.End();
-  ASSERT_NE(pipeline.Wait(GST_MESSAGE_EOS), nullptr);
-  EXPECT_EQ(record.text(), "abcdef");
+  speak.End().Expect("abcdef");
   EXPECT_EQ(fake::GetCounters().clones, 1);
 }
 
@@ -192,41 +175,30 @@ TEST_F(CloningTest, SilenceFlowsWhileAVoiceIsMade) {
 TEST_F(CloningTest, WhatStopsSpeechDoesNotWaitForAVoice) {
   const std::string audio = Sound("one.wav", 1, "audio/x-raw,format=S16LE,rate=24000,channels=1", "wavenc");
   fake::HoldClones(true);
-  Pipeline pipeline("qttssrc name=src ! fakesink async=false");
-  Recorder& record = pipeline.Record();
-  Feeder feeder(pipeline.src());
-  pipeline.Set(GST_STATE_PLAYING);
-  feeder.Begin();
-  g_object_set(pipeline.src(), "reference-audio", audio.c_str(), nullptr);
-  feeder.Push("old");
+  Speak speak;
+  g_object_set(speak.src(), "reference-audio", audio.c_str(), nullptr);
+  speak.Push("old");
   ASSERT_TRUE(WaitFor([] { return fake::GetCounters().clones == 1; }));
-  guint64 frames = 1;
-  g_signal_emit_by_name(pipeline.src(), "interrupt", &frames);
-  EXPECT_EQ(frames, 0U);
-  g_object_set(pipeline.src(), "reference-audio", nullptr, nullptr);
-  feeder.Push("new");
-  ASSERT_TRUE(WaitFor([&] { return record.text() == "new"; })) << "another voice does not wait for it";
-  g_object_set(pipeline.src(), "reference-audio", audio.c_str(), nullptr);
-  feeder.Push("never");
-  pipeline.Set(GST_STATE_READY);
-  EXPECT_EQ(record.text(), "new");
+  EXPECT_EQ(speak.Interrupt(), 0U);
+  g_object_set(speak.src(), "reference-audio", nullptr, nullptr);
+  speak.Push("new");
+  ASSERT_TRUE(WaitFor([&] { return speak.text() == "new"; })) << "another voice does not wait for it";
+  g_object_set(speak.src(), "reference-audio", audio.c_str(), nullptr);
+  speak.Push("never");
+  speak.Set(GST_STATE_READY);
+  EXPECT_EQ(speak.text(), "new");
   fake::HoldClones(false);
 }
 
 TEST_F(CloningTest, AChangedFileIsReadAgain) {
   const std::string path = folder_ + "/voice.safetensors";
   std::ofstream(path) << "voice";
-  Pipeline pipeline("qttssrc name=src ! fakesink async=false");
-  Feeder feeder(pipeline.src());
-  pipeline.Set(GST_STATE_PLAYING);
-  feeder.Begin();
-  g_object_set(pipeline.src(), "voice-file", path.c_str(), nullptr);
-  EXPECT_EQ(feeder.Push("a"), GST_FLOW_OK);
+  Speak speak;
+  g_object_set(speak.src(), "voice-file", path.c_str(), nullptr);
+  speak.Push("a");
   EXPECT_TRUE(WaitFor([] { return fake::Requests().size() == 1; }));
   std::filesystem::last_write_time(path, std::filesystem::last_write_time(path) + std::chrono::seconds(5));
-  EXPECT_EQ(feeder.Push("b"), GST_FLOW_OK);
-  EXPECT_TRUE(feeder.End());
-  ASSERT_NE(pipeline.Wait(GST_MESSAGE_EOS), nullptr);
+  speak.Push("b").End().ExpectEnd();
   EXPECT_EQ(fake::GetCounters().voice_loads, 2);
 }
 
@@ -265,29 +237,23 @@ TEST_F(CloningTest, BadReferencesAreOneClearError) {
   }
   EXPECT_EQ(fake::GetCounters().clones, 0);
 
-  fake::Script script = fake::DefaultScript();
-  script.clone = Status::InvalidArgument("The recording is silent.");
-  fake::SetScript(script);
+  fake::SetScript({.clone = Status::InvalidArgument("The recording is silent.")});
   EXPECT_EQ(Refused("reference-audio=" + good).text, "The recording is silent.");
 }
 
 // Each fault is told once for a voice, however often it speaks.
+// Check: 60
 TEST_F(CloningTest, FaultsOfARecordingAreWarnedOfOnce) {
-  fake::Script script = fake::DefaultScript();
+  fake::Script script;
   script.warnings = {"advice about the settings"};
   script.clone_warnings = {"the reference recording is quiet", "the reference recording is noisy"};
   fake::SetScript(script);
   const std::string path = Sound("a.wav", 1, "audio/x-raw,format=S16LE,rate=24000,channels=1", "wavenc");
-  Pipeline pipeline("qttssrc name=src prepare-reference=true reference-audio=" + path + " ! fakesink async=false");
-  Feeder feeder(pipeline.src());
-  pipeline.Set(GST_STATE_PLAYING);
-  feeder.Begin();
-  EXPECT_EQ(feeder.Push("a"), GST_FLOW_OK);
-  EXPECT_EQ(feeder.Push("b"), GST_FLOW_OK);
-  EXPECT_TRUE(feeder.End());
+  Speak speak("prepare-reference=true reference-audio=" + path);
+  speak.Push("a").Push("b").End();
   std::vector<std::string> told;
   for (;;) {
-    const auto message = pipeline.Wait(GST_MESSAGE_WARNING | GST_MESSAGE_EOS);
+    const auto message = speak.Wait(GST_MESSAGE_WARNING | GST_MESSAGE_EOS);
     ASSERT_NE(message, nullptr);
     if (GST_MESSAGE_TYPE(message.get()) == GST_MESSAGE_EOS) break;
     told.push_back(ParseProblem(message.get()).text);
@@ -298,24 +264,22 @@ TEST_F(CloningTest, FaultsOfARecordingAreWarnedOfOnce) {
 }
 
 // A voice file has several takes; `style` chooses among them, or the first word of an instruction.
+// Check: 61
 TEST_F(CloningTest, StylesChangeBetweenUtterances) {
   const std::string voice = folder_ + "/me.voice";
   std::ofstream(voice) << "voice";
-  Pipeline pipeline("qttssrc name=src voice-file=" + voice + " ! fakesink async=false");
-  Feeder feeder(pipeline.src());
-  pipeline.Set(GST_STATE_PLAYING);
-  feeder.Begin();
-  const auto speak = [&](const char* text, const char* style, const char* instruct) {
-    g_object_set(pipeline.src(), "style", style, "instruct", instruct, nullptr);
-    EXPECT_EQ(feeder.Push(text), GST_FLOW_OK);
+  Speak speak("voice-file=" + voice);
+  speak.Open();
+  const auto say = [&](const char* text, const char* style, const char* instruct) {
+    g_object_set(speak.src(), "style", style, "instruct", instruct, nullptr);
+    speak.Push(text);
   };
-  speak("a", nullptr, nullptr);
-  speak("b", "excited", nullptr);
-  speak("c", nullptr, "Calm, please.");
-  speak("d", "excited", "Calm, please.");
-  speak("e", nullptr, "Calm, as in the morning.");
-  EXPECT_TRUE(feeder.End());
-  ASSERT_NE(pipeline.Wait(GST_MESSAGE_EOS), nullptr);
+  say("a", nullptr, nullptr);
+  say("b", "excited", nullptr);
+  say("c", nullptr, "Calm, please.");
+  say("d", "excited", "Calm, please.");
+  say("e", nullptr, "Calm, as in the morning.");
+  speak.End().ExpectEnd();
   const std::vector<Request> requests = fake::Requests();
   ASSERT_EQ(requests.size(), 5U);
   EXPECT_EQ(fake::GetCounters().voice_loads, 3) << "one for each take";
@@ -331,17 +295,16 @@ TEST_F(CloningTest, StylesChangeBetweenUtterances) {
 }
 
 // The code predictor of a designed voice is at 0.5 unless it is set; its instruction stays for the model.
+// Check: 59
 TEST_F(CloningTest, DesignedVoicesHaveATemperatureOfTheirOwn) {
-  fake::Script script = fake::DefaultScript();
+  fake::Script script;
   script.info.type = ModelType::kVoiceDesign;
   script.info.speakers.clear();
   fake::SetScript(script);
   const std::string voice = folder_ + "/designed.voice";
   std::ofstream(voice) << "voice";
   for (const double set : {-1.0, 0.75}) {
-    Pipeline pipeline("qttssrc name=src text=abc instruct=Calm subtalker-temperature=" + std::to_string(set) +
-                      " voice-file=" + voice + " ! fakesink");
-    ASSERT_TRUE(pipeline.PlayToEnd());
+    Speak("text=abc instruct=Calm subtalker-temperature=" + std::to_string(set) + " voice-file=" + voice).ExpectEnd();
     const Request request = fake::Requests().back();
     ASSERT_NE(request.voice, nullptr);
     EXPECT_TRUE(request.voice->designed());

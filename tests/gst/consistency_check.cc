@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later
+// Check: 6
 // Order of buffers and events that leave the element, checked by GstStreamConsistency, which needs a libcheck program.
 // flow_test.cc checks the same rules in other pipelines.
 #include <initializer_list>

@@ -50,9 +50,7 @@ class ErrorsTest : public GstTest {
 TEST_F(ErrorsTest, C19AModelThatCannotBeInspectedFailsFromNullToReady) {
   for (const Case& c : AllCases()) {
     SCOPED_TRACE(StatusCodeName(c.code));
-    fake::Script script = fake::DefaultScript();
-    script.inspect = Status(c.code, kMessage);
-    fake::Reset(script);
+    fake::Reset({.inspect = Status(c.code, kMessage)});
     Pipeline pipeline("qttssrc name=src text=ab ! fakesink");
     EXPECT_EQ(pipeline.Begin(GST_STATE_READY), GST_STATE_CHANGE_FAILURE);
     const auto errors = pipeline.Pending(GST_MESSAGE_ERROR);
@@ -60,7 +58,7 @@ TEST_F(ErrorsTest, C19AModelThatCannotBeInspectedFailsFromNullToReady) {
     ExpectProblem(errors[0].get(), c);
     EXPECT_EQ(GST_STATE(pipeline.src()), GST_STATE_NULL);
 
-    fake::SetScript(fake::DefaultScript());
+    fake::SetScript({});
     EXPECT_TRUE(pipeline.PlayToEnd()) << "usable again";
   }
 }
@@ -68,9 +66,7 @@ TEST_F(ErrorsTest, C19AModelThatCannotBeInspectedFailsFromNullToReady) {
 TEST_F(ErrorsTest, C19AModelChangedInReadyIsInspectedBeforePaused) {
   Pipeline pipeline("qttssrc name=src text=ab model-path=/good ! fakesink");
   ASSERT_EQ(pipeline.Begin(GST_STATE_READY), GST_STATE_CHANGE_SUCCESS);
-  fake::Script script = fake::DefaultScript();
-  script.inspect = Status::NotFound(kMessage);
-  fake::SetScript(script);
+  fake::SetScript({.inspect = Status::NotFound(kMessage)});
   g_object_set(pipeline.src(), "model-path", "/bad", nullptr);
   EXPECT_EQ(pipeline.Begin(GST_STATE_PAUSED), GST_STATE_CHANGE_FAILURE);
   const auto errors = pipeline.Pending(GST_MESSAGE_ERROR);
@@ -79,7 +75,7 @@ TEST_F(ErrorsTest, C19AModelChangedInReadyIsInspectedBeforePaused) {
 }
 
 TEST_F(ErrorsTest, C19AModelOfAnotherSampleRateIsRefused) {
-  fake::Script script = fake::DefaultScript();
+  fake::Script script;
   script.info.sample_rate = 48000;
   fake::Reset(script);
   Pipeline pipeline("qttssrc name=src text=ab ! fakesink");
@@ -95,13 +91,11 @@ TEST_F(ErrorsTest, C19AModelOfAnotherSampleRateIsRefused) {
 // device=auto without the GPU that is there. One test for all, since it is once per process.
 TEST_F(ErrorsTest, AGpuThatIsPassedOverIsOneWarningOfTheProcess) {
   const auto warnings_of = [](const std::string& passed_over) {
-    fake::Script script = fake::DefaultScript();
-    script.passed_over = passed_over;
-    fake::Reset(script);
+    fake::Reset({.passed_over = passed_over});
     std::vector<Problem> warnings;
-    Pipeline pipeline("qttssrc name=src text=ab ! fakesink");
-    pipeline.Begin(GST_STATE_PLAYING);
-    while (const auto message = pipeline.Wait(GST_MESSAGE_WARNING | GST_MESSAGE_EOS | GST_MESSAGE_ERROR)) {
+    Speak speak("text=ab");
+    speak.Begin(GST_STATE_PLAYING);
+    while (const auto message = speak.Wait(GST_MESSAGE_WARNING | GST_MESSAGE_EOS | GST_MESSAGE_ERROR)) {
       if (GST_MESSAGE_TYPE(message.get()) != GST_MESSAGE_WARNING) break;
       warnings.push_back(ParseProblem(message.get()));
     }
@@ -120,36 +114,30 @@ TEST_F(ErrorsTest, AGpuThatIsPassedOverIsOneWarningOfTheProcess) {
 TEST_F(ErrorsTest, C19C20AModelThatCannotBeLoadedIsOneErrorThenTheEndOfTheProgress) {
   for (const Case& c : AllCases()) {
     SCOPED_TRACE(StatusCodeName(c.code));
-    fake::Script script = fake::DefaultScript();
-    script.load = Status(c.code, kMessage);
-    fake::Reset(script);
-    Pipeline pipeline("qttssrc name=src text=ab ! fakesink async=false");
-    pipeline.Begin(GST_STATE_PLAYING);
-    ExpectProblem(pipeline.Wait(GST_MESSAGE_ERROR).get(), c);
-    const auto progress = pipeline.Wait(GST_MESSAGE_PROGRESS);
+    fake::Reset({.load = Status(c.code, kMessage)});
+    Speak speak("text=ab");
+    speak.Begin(GST_STATE_PLAYING);
+    ExpectProblem(speak.Wait(GST_MESSAGE_ERROR).get(), c);
+    const auto progress = speak.Wait(GST_MESSAGE_PROGRESS);
     ASSERT_NE(progress, nullptr);
     GstProgressType type = GST_PROGRESS_TYPE_START;
     gst_message_parse_progress(progress.get(), &type, nullptr, nullptr);
     EXPECT_EQ(type, GST_PROGRESS_TYPE_ERROR) << "after the error";
-    ASSERT_NE(pipeline.Wait(GST_MESSAGE_EOS | GST_MESSAGE_ERROR), nullptr);
-    EXPECT_EQ(pipeline.Begin(GST_STATE_NULL), GST_STATE_CHANGE_SUCCESS);
-    EXPECT_TRUE(pipeline.Pending(GST_MESSAGE_ERROR).empty()) << "one error is enough";
+    ASSERT_NE(speak.Wait(GST_MESSAGE_EOS | GST_MESSAGE_ERROR), nullptr);
+    EXPECT_EQ(speak.Begin(GST_STATE_NULL), GST_STATE_CHANGE_SUCCESS);
+    EXPECT_TRUE(speak.Pending(GST_MESSAGE_ERROR).empty()) << "one error is enough";
 
-    fake::SetScript(fake::DefaultScript());
-    EXPECT_TRUE(pipeline.PlayToEnd()) << "usable again";
+    fake::SetScript({});
+    EXPECT_TRUE(speak.PlayToEnd()) << "usable again";
   }
 }
 
 TEST_F(ErrorsTest, C19AFailedLoadEndsUpstreamToo) {
-  fake::Script script = fake::DefaultScript();
-  script.load = Status::CorruptModel(kMessage);
-  fake::Reset(script);
-  Pipeline pipeline("qttssrc name=src ! fakesink async=false");
-  Feeder feeder(pipeline.src());
-  pipeline.Begin(GST_STATE_PLAYING);
-  feeder.Begin();
+  fake::Reset({.load = Status::CorruptModel(kMessage)});
+  Speak speak;
+  speak.Open();
   GstFlowReturn flow = GST_FLOW_OK;
-  while ((flow = feeder.Push("x")) == GST_FLOW_OK) {
+  while ((flow = speak.feeder().Push("x")) == GST_FLOW_OK) {
   }
   EXPECT_EQ(flow, GST_FLOW_EOS);
 }
@@ -159,25 +147,23 @@ TEST_F(ErrorsTest, C19AFailedLoadEndsUpstreamToo) {
 TEST_F(ErrorsTest, ATextPropertyThatIsRefusedIsAnError) {
   for (const Case& c : AllCases()) {
     SCOPED_TRACE(StatusCodeName(c.code));
-    fake::Script script = fake::DefaultScript();
-    script.start = Status(c.code, kMessage);
-    fake::Reset(script);
-    Pipeline pipeline("qttssrc name=src text=ab ! fakesink async=false");
-    pipeline.Begin(GST_STATE_PLAYING);
-    ExpectProblem(pipeline.Wait(GST_MESSAGE_ERROR | GST_MESSAGE_WARNING).get(), c);
-    ASSERT_NE(pipeline.Wait(GST_MESSAGE_EOS), nullptr);
-    pipeline.Set(GST_STATE_READY);
-    EXPECT_TRUE(pipeline.Pending(GST_MESSAGE_ERROR).empty());
+    fake::Reset({.start = Status(c.code, kMessage)});
+    Speak speak("text=ab");
+    speak.Begin(GST_STATE_PLAYING);
+    ExpectProblem(speak.Wait(GST_MESSAGE_ERROR | GST_MESSAGE_WARNING).get(), c);
+    speak.ExpectEnd();
+    speak.Set(GST_STATE_READY);
+    EXPECT_TRUE(speak.Pending(GST_MESSAGE_ERROR).empty());
 
-    fake::SetScript(fake::DefaultScript());
-    EXPECT_TRUE(pipeline.PlayToEnd()) << "usable again";
+    fake::SetScript({});
+    EXPECT_TRUE(speak.PlayToEnd()) << "usable again";
   }
 }
 
 TEST_F(ErrorsTest, AnUnknownSpeakerIsAnErrorOfSettings) {
-  Pipeline pipeline("qttssrc name=src text=ab speaker=nobody ! fakesink async=false");
-  pipeline.Begin(GST_STATE_PLAYING);
-  const auto message = pipeline.Wait(GST_MESSAGE_ERROR);
+  Speak speak("text=ab speaker=nobody");
+  speak.Begin(GST_STATE_PLAYING);
+  const auto message = speak.Wait(GST_MESSAGE_ERROR);
   ASSERT_NE(message, nullptr);
   const Problem problem = ParseProblem(message.get());
   EXPECT_EQ(problem.code, GST_RESOURCE_ERROR_SETTINGS);
@@ -204,62 +190,61 @@ class Flow {
 };
 
 // The streaming thread says why it stopped, and GStreamer's base class adds no error to ours.
+// Check: 33
 TEST_F(ErrorsTest, AfterAnErrorTheFlowIsAnError) {
   for (const bool load : {true, false}) {
     SCOPED_TRACE(load);
-    fake::Script script = fake::DefaultScript();
+    fake::Script script;
     (load ? script.load : script.start) = Status::CorruptModel(kMessage);
     fake::Reset(script);
-    Pipeline pipeline("qttssrc name=src text=ab ! fakesink async=false");
-    const Flow flow(pipeline.src());
-    pipeline.Begin(GST_STATE_PLAYING);
-    ASSERT_NE(pipeline.Wait(GST_MESSAGE_ERROR), nullptr);
+    Speak speak("text=ab");
+    const Flow flow(speak.src());
+    speak.Begin(GST_STATE_PLAYING);
+    ASSERT_NE(speak.Wait(GST_MESSAGE_ERROR), nullptr);
     EXPECT_TRUE(WaitFor([] { return Flow::last == GST_FLOW_ERROR; })) << gst_flow_get_name(Flow::last);
-    ASSERT_NE(pipeline.Wait(GST_MESSAGE_EOS), nullptr) << "downstream closes its files";
-    pipeline.Set(GST_STATE_READY);
-    EXPECT_TRUE(pipeline.Pending(GST_MESSAGE_ERROR).empty());
+    ASSERT_NE(speak.Wait(GST_MESSAGE_EOS), nullptr) << "downstream closes its files";
+    speak.Set(GST_STATE_READY);
+    EXPECT_TRUE(speak.Pending(GST_MESSAGE_ERROR).empty());
   }
 }
 
 // An error, since the next text would be spoken with the wrong properties too.
+// Check: 33
 TEST_F(ErrorsTest, PropertiesThatAreWrongAreAnErrorUnlessTheyHaveChangedSince) {
   for (const bool changed : {false, true}) {
     SCOPED_TRACE(changed);
     fake::Reset();
     fake::AllowFrames(0);
-    Pipeline pipeline("qttssrc name=src idle-mode=wait text=a ! fakesink async=false");
-    Recorder& record = pipeline.Record();
-    pipeline.Set(GST_STATE_PLAYING);
-    g_object_set(pipeline.src(), "speaker", "nobody", "text", "b", nullptr);
-    if (changed) g_object_set(pipeline.src(), "speaker", "bob", nullptr);
-    g_object_set(pipeline.src(), "text", "c", nullptr);
+    Speak speak("idle-mode=wait text=a");
+    speak.Set(GST_STATE_PLAYING);
+    g_object_set(speak.src(), "speaker", "nobody", "text", "b", nullptr);
+    if (changed) g_object_set(speak.src(), "speaker", "bob", nullptr);
+    g_object_set(speak.src(), "text", "c", nullptr);
     fake::AllowFrames(-1);
-    const auto message = pipeline.Wait(GST_MESSAGE_ERROR | GST_MESSAGE_WARNING);
+    const auto message = speak.Wait(GST_MESSAGE_ERROR | GST_MESSAGE_WARNING);
     ASSERT_NE(message, nullptr);
     EXPECT_EQ(GST_MESSAGE_TYPE(message.get()), changed ? GST_MESSAGE_WARNING : GST_MESSAGE_ERROR);
     EXPECT_NE(ParseProblem(message.get()).text.find("nobody"), std::string::npos);
     if (!changed) continue;
-    EXPECT_TRUE(WaitFor([&] { return record.text() == "ac"; }));
+    EXPECT_TRUE(WaitFor([&] { return speak.text() == "ac"; }));
   }
 }
 
 // An application that waits for EOS gets the error instead.
+// Check: 33
 TEST_F(ErrorsTest, AStreamOfWhichNothingWasSpokenEndsWithAnError) {
-  fake::Script script = fake::DefaultScript();
+  fake::Script script;
   script.start = Status::ResourceExhausted(kMessage);
   script.start_match = "bad";
   for (const bool spoken : {false, true}) {
     SCOPED_TRACE(spoken);
     fake::Reset(script);
-    Pipeline pipeline("qttssrc name=src ! fakesink async=false");
-    Feeder feeder(pipeline.src());
-    pipeline.Set(GST_STATE_PLAYING);
-    feeder.Begin();
-    feeder.Push("bad");
-    if (spoken) feeder.Push("good");
-    ASSERT_NE(pipeline.Wait(GST_MESSAGE_WARNING), nullptr);
-    feeder.End();
-    const auto message = pipeline.Wait(GST_MESSAGE_ERROR | GST_MESSAGE_EOS);
+    Speak speak;
+    speak.Push("bad");
+    if (spoken) speak.Push("good");
+    ASSERT_NE(speak.Wait(GST_MESSAGE_WARNING), nullptr);
+    speak.End();
+    const auto message = speak.Wait(GST_MESSAGE_ERROR | GST_MESSAGE_EOS);
     ASSERT_NE(message, nullptr);
     EXPECT_EQ(GST_MESSAGE_TYPE(message.get()), spoken ? GST_MESSAGE_EOS : GST_MESSAGE_ERROR);
     if (spoken) continue;
@@ -269,75 +254,46 @@ TEST_F(ErrorsTest, AStreamOfWhichNothingWasSpokenEndsWithAnError) {
 }
 
 // The rest of a failed growing utterance is dropped with it: it does not begin another one in mid-sentence.
+// Check: 33
 TEST_F(ErrorsTest, AGrowingUtteranceThatFailsTakesItsRestWithIt) {
-  fake::Script script = fake::DefaultScript();
-  script.fail_at_frame = 2;
-  script.failure = Status::Internal(kMessage);
-  script.failure_match = "bad";
-  fake::Reset(script);
-  Pipeline pipeline("qttssrc name=src segmentation=stream newline-ends=true ! fakesink async=false");
-  Recorder& record = pipeline.Record();
-  Feeder feeder(pipeline.src());
-  pipeline.Set(GST_STATE_PLAYING);
-  feeder.Begin();
-  feeder.Push("bad");
-  ASSERT_NE(pipeline.Wait(GST_MESSAGE_WARNING), nullptr);
-  feeder.Push(" news");
-  feeder.Push(" today\n");
-  feeder.Push("good");
-  feeder.End();
-  ASSERT_NE(pipeline.Wait(GST_MESSAGE_EOS), nullptr);
-  EXPECT_EQ(record.text(), "bagood");
+  fake::Reset({.fail_at_frame = 2, .failure = Status::Internal(kMessage), .failure_match = "bad"});
+  Speak speak("segmentation=stream newline-ends=true");
+  speak.Push("bad");
+  ASSERT_NE(speak.Wait(GST_MESSAGE_WARNING), nullptr);
+  speak.Push(" news").Push(" today\n").Push("good").End().Expect("bagood");
 }
 
 // No event ends the utterance: the time-out does.
+// Check: 33
 TEST_F(ErrorsTest, TheRestOfAGrowingUtteranceThatFailedEndsByTimeOut) {
-  fake::Script script = fake::DefaultScript();
-  script.start = Status::Internal(kMessage);
-  script.start_match = "bad";
-  fake::Reset(script);
-  Pipeline pipeline("qttssrc name=src segmentation=stream utterance-timeout=20000000 ! fakesink async=false");
-  Recorder& record = pipeline.Record();
-  Feeder feeder(pipeline.src());
-  pipeline.Set(GST_STATE_PLAYING);
-  feeder.Begin();
-  feeder.Push("bad");
-  ASSERT_NE(pipeline.Wait(GST_MESSAGE_WARNING), nullptr);
+  fake::Reset({.start = Status::Internal(kMessage), .start_match = "bad"});
+  Speak speak("segmentation=stream utterance-timeout=20000000");
+  speak.Push("bad");
+  ASSERT_NE(speak.Wait(GST_MESSAGE_WARNING), nullptr);
   EXPECT_TRUE(WaitFor([&] {
-    feeder.Push("x");
+    speak.Push("x");
     g_usleep(100000);
-    return record.buffer_count() > 0;
+    return speak.record().buffer_count() > 0;
   }));
 }
 
 TEST_F(ErrorsTest, ATextFromThePadThatIsRefusedCostsOnlyItself) {
   for (const StatusCode code : {StatusCode::kResourceExhausted, StatusCode::kInternal}) {
     SCOPED_TRACE(StatusCodeName(code));
-    fake::Script script = fake::DefaultScript();
-    script.start = Status(code, kMessage);
-    script.start_match = "bad";
-    fake::Reset(script);
-    Pipeline pipeline("qttssrc name=src ! fakesink async=false");
-    Recorder& record = pipeline.Record();
-    Feeder feeder(pipeline.src());
-    pipeline.Set(GST_STATE_PLAYING);
-    feeder.Begin();
-    for (const char* text : {"good", "bad", "well"}) EXPECT_EQ(feeder.Push(text), GST_FLOW_OK);
-    feeder.End();
-    const auto warning = pipeline.Wait(GST_MESSAGE_WARNING | GST_MESSAGE_ERROR);
+    fake::Reset({.start = Status(code, kMessage), .start_match = "bad"});
+    Speak speak;
+    for (const char* text : {"good", "bad", "well"}) speak.Push(text);
+    speak.End();
+    const auto warning = speak.Wait(GST_MESSAGE_WARNING | GST_MESSAGE_ERROR);
     ASSERT_NE(warning, nullptr);
     EXPECT_EQ(GST_MESSAGE_TYPE(warning.get()), GST_MESSAGE_WARNING);
     EXPECT_EQ(ParseProblem(warning.get()).text, kMessage);
-    ASSERT_NE(pipeline.Wait(GST_MESSAGE_EOS), nullptr);
-    EXPECT_EQ(record.text(), "goodwell");
+    speak.Expect("goodwell");
   }
 }
 
 TEST_F(ErrorsTest, ALostDeviceIsOneErrorAndTheNextStartLoadsAnew) {
-  fake::Script script = fake::DefaultScript();
-  script.fail_at_frame = 2;
-  script.failure = Status::DeviceUnavailable(kMessage);
-  fake::Reset(script);
+  fake::Reset({.fail_at_frame = 2, .failure = Status::DeviceUnavailable(kMessage)});
   Pipeline pipeline("qttssrc name=src text=abcdef ! fakesink");
   Recorder& record = pipeline.Record();
   pipeline.Set(GST_STATE_PLAYING);
@@ -347,7 +303,7 @@ TEST_F(ErrorsTest, ALostDeviceIsOneErrorAndTheNextStartLoadsAnew) {
   pipeline.Set(GST_STATE_READY);
   EXPECT_TRUE(pipeline.Pending(GST_MESSAGE_ERROR).empty());
 
-  fake::SetScript(fake::DefaultScript());
+  fake::SetScript({});
   ASSERT_TRUE(pipeline.PlayToEnd());
   EXPECT_EQ(record.text(), "ababcdef");
   EXPECT_EQ(fake::GetCounters().loads, 2);
@@ -358,69 +314,47 @@ TEST_F(ErrorsTest, WhatWouldMeetEveryTextFromThePadIsAnError) {
   for (const StatusCode code :
        {StatusCode::kInvalidArgument, StatusCode::kUnsupported, StatusCode::kDeviceUnavailable}) {
     SCOPED_TRACE(StatusCodeName(code));
-    fake::Script script = fake::DefaultScript();
-    script.start = Status(code, kMessage);
-    fake::Reset(script);
-    Pipeline pipeline("qttssrc name=src ! fakesink async=false");
-    Feeder feeder(pipeline.src());
-    pipeline.Set(GST_STATE_PLAYING);
-    feeder.Begin();
-    feeder.Push("bad");
-    const auto message = pipeline.Wait(GST_MESSAGE_WARNING | GST_MESSAGE_ERROR);
+    fake::Reset({.start = Status(code, kMessage)});
+    Speak speak;
+    speak.Push("bad");
+    const auto message = speak.Wait(GST_MESSAGE_WARNING | GST_MESSAGE_ERROR);
     ASSERT_NE(message, nullptr);
     EXPECT_EQ(GST_MESSAGE_TYPE(message.get()), GST_MESSAGE_ERROR);
-    ASSERT_TRUE(WaitFor([&] { return feeder.Push("more") == GST_FLOW_EOS; }));
+    ASSERT_TRUE(WaitFor([&] { return speak.feeder().Push("more") == GST_FLOW_EOS; }));
   }
 }
 
 TEST_F(ErrorsTest, AFailureInMidSpeechComesAfterTheFramesBeforeIt) {
   for (const Case& c : AllCases()) {
     SCOPED_TRACE(StatusCodeName(c.code));
-    fake::Script script = fake::DefaultScript();
-    script.fail_at_frame = 3;
-    script.failure = Status(c.code, kMessage);
-    fake::Reset(script);
-    Pipeline pipeline("qttssrc name=src text=abcdef ! fakesink async=false");
-    Recorder& record = pipeline.Record();
-    pipeline.Begin(GST_STATE_PLAYING);
-    ExpectProblem(pipeline.Wait(GST_MESSAGE_ERROR | GST_MESSAGE_WARNING).get(), c);
-    ASSERT_NE(pipeline.Wait(GST_MESSAGE_EOS | GST_MESSAGE_ERROR), nullptr);
-    EXPECT_EQ(record.text(), "abc");
+    fake::Reset({.fail_at_frame = 3, .failure = Status(c.code, kMessage)});
+    Speak speak("text=abcdef");
+    speak.Begin(GST_STATE_PLAYING);
+    ExpectProblem(speak.Wait(GST_MESSAGE_ERROR | GST_MESSAGE_WARNING).get(), c);
+    ASSERT_NE(speak.Wait(GST_MESSAGE_EOS | GST_MESSAGE_ERROR), nullptr);
+    EXPECT_EQ(speak.text(), "abc");
 
-    pipeline.Set(GST_STATE_READY);
+    speak.Set(GST_STATE_READY);
     EXPECT_EQ(fake::GetCounters().live_engines, 0) << "an engine that failed is not kept";
-    fake::SetScript(fake::DefaultScript());
-    EXPECT_TRUE(pipeline.PlayToEnd()) << "usable again";
+    fake::SetScript({});
+    EXPECT_TRUE(speak.PlayToEnd()) << "usable again";
     EXPECT_EQ(fake::GetCounters().loads, 2);
   }
 }
 
 TEST_F(ErrorsTest, AFailureInMidSpeechFromThePadCostsOnlyItsUtterance) {
-  fake::Script script = fake::DefaultScript();
-  script.fail_at_frame = 1;
-  script.failure = Status::Internal(kMessage);
-  script.failure_match = "bad";
-  fake::Reset(script);
-  Pipeline pipeline("qttssrc name=src ! fakesink async=false");
-  Recorder& record = pipeline.Record();
-  Feeder feeder(pipeline.src());
-  pipeline.Set(GST_STATE_PLAYING);
-  feeder.Begin();
-  for (const char* text : {"good", "bad", "well"}) EXPECT_EQ(feeder.Push(text), GST_FLOW_OK);
-  feeder.End();
-  const auto warning = pipeline.Wait(GST_MESSAGE_WARNING | GST_MESSAGE_ERROR);
+  fake::Reset({.fail_at_frame = 1, .failure = Status::Internal(kMessage), .failure_match = "bad"});
+  Speak speak;
+  for (const char* text : {"good", "bad", "well"}) speak.Push(text);
+  speak.End();
+  const auto warning = speak.Wait(GST_MESSAGE_WARNING | GST_MESSAGE_ERROR);
   ASSERT_NE(warning, nullptr);
   EXPECT_EQ(GST_MESSAGE_TYPE(warning.get()), GST_MESSAGE_WARNING);
-  ASSERT_NE(pipeline.Wait(GST_MESSAGE_EOS), nullptr);
-  EXPECT_EQ(record.text(), "goodbwell");
+  speak.Expect("goodbwell");
 }
 
 TEST_F(ErrorsTest, C26OneElementsFailureLeavesAnotherAlone) {
-  fake::Script script = fake::DefaultScript();
-  script.fail_at_frame = 3;
-  script.failure = Status::Internal(kMessage);
-  script.failure_match = "bad";
-  fake::Reset(script);
+  fake::Reset({.fail_at_frame = 3, .failure = Status::Internal(kMessage), .failure_match = "bad"});
   Pipeline good("qttssrc name=src text=\"a long and good text\" ! fakesink");
   Pipeline bad("qttssrc name=src text=\"a bad text\" ! fakesink async=false");
   Recorder& record = good.Record();
@@ -454,21 +388,13 @@ const std::string& LogFile() {
 
 TEST_F(ErrorsTest, C30TextIsNotLoggedAboveDebug) {
   gst_debug_set_threshold_for_name("qttssrc", GST_LEVEL_INFO);
-  fake::Script script = fake::DefaultScript();
-  script.start = Status::ResourceExhausted(kMessage);
-  script.start_match = "zulu";
-  fake::Reset(script);
+  fake::Reset({.start = Status::ResourceExhausted(kMessage), .start_match = "zulu"});
   {
-    Pipeline pipeline("qttssrc name=src text=secret-alpha max-duration=1 ! fakesink async=false");
-    Feeder feeder(pipeline.src());
-    pipeline.Set(GST_STATE_PLAYING);
-    feeder.Begin();
-    feeder.Push("secret-bravo");
-    feeder.Push("secret-zulu\xFF");
-    g_object_set(pipeline.src(), "text", "secret-delta", nullptr);
-    feeder.End();
-    ASSERT_NE(pipeline.Wait(GST_MESSAGE_EOS), nullptr);
-    g_object_set(pipeline.src(), "text", "secret-late", nullptr);
+    Speak speak("text=secret-alpha max-duration=1");
+    speak.Push("secret-bravo").Push("secret-zulu\xFF");
+    g_object_set(speak.src(), "text", "secret-delta", nullptr);
+    speak.End().ExpectEnd();
+    g_object_set(speak.src(), "text", "secret-late", nullptr);
   }
   gst_debug_set_threshold_for_name("qttssrc", GST_LEVEL_NONE);
   std::ifstream file(LogFile());

@@ -37,26 +37,20 @@ class ExhaustionTest : public GstTest {
   static int FailEach(const std::string& properties, const std::function<void(Feeder*)>& prepare,
                       const std::function<void(Feeder*)>& call) {
     for (int n = 0;; ++n) {
-      Pipeline pipeline("qttssrc name=src " + properties + " ! fakesink async=false");
-      Feeder feeder(pipeline.src());
-      pipeline.Set(GST_STATE_PLAYING);
-      feeder.Begin();
+      Speak speak(properties);
+      Feeder& feeder = speak.Open().feeder();
       prepare(&feeder);
       fails = n;
       call(&feeder);
       const bool failed = fails < 0;
       fails = -1;
-      EXPECT_LE(pipeline.Pending(GST_MESSAGE_ERROR).size(), failed ? 1U : 0U) << "allocation " << n;
+      EXPECT_LE(speak.Pending(GST_MESSAGE_ERROR).size(), failed ? 1U : 0U) << "allocation " << n;
       if (!failed || ::testing::Test::HasFailure()) return n;
     }
   }
 
   static void Nothing(Feeder* /*feeder*/) {}
 };
-
-GstEvent* NewEvent(const char* structure) {
-  return gst_event_new_custom(GST_EVENT_CUSTOM_DOWNSTREAM, gst_structure_from_string(structure, nullptr));
-}
 
 TEST_F(ExhaustionTest, EventsOfTheSinkPad) {
   const struct {
@@ -86,16 +80,13 @@ TEST_F(ExhaustionTest, EventsOfTheSinkPad) {
 // The rest of the text is closed by its time-out, if the end of the text could not do it.
 TEST_F(ExhaustionTest, AfterTheEndOfTheTextTheStreamEnds) {
   for (int n = 0;; ++n) {
-    Pipeline pipeline("qttssrc name=src segmentation=sentence utterance-timeout=1000000 ! fakesink async=false");
-    Feeder feeder(pipeline.src());
-    pipeline.Set(GST_STATE_PLAYING);
-    feeder.Begin();
-    feeder.Push("a sentence that is not over");
+    Speak speak("segmentation=sentence utterance-timeout=1000000");
+    speak.Push("a sentence that is not over");
     fails = n;
-    feeder.Send(gst_event_new_eos());
+    speak.feeder().Send(gst_event_new_eos());
     const bool failed = fails < 0;
     fails = -1;
-    EXPECT_NE(pipeline.Wait(GST_MESSAGE_EOS), nullptr) << "allocation " << n;
+    EXPECT_NE(speak.Wait(GST_MESSAGE_EOS), nullptr) << "allocation " << n;
     if (!failed || ::testing::Test::HasFailure()) break;
   }
 }

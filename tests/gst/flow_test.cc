@@ -26,17 +26,8 @@ struct Answer {
 // A sink that returns an error from the third buffer on.
 class FlowTest : public GstTest, public ::testing::WithParamInterface<Answer> {
  protected:
-  void SetUp() override {
-    GstTest::SetUp();
-    pipeline_ = std::make_unique<Pipeline>("qttssrc name=src max-queued-text=10 ! fakesink name=sink async=false");
-    const auto sink = pipeline_->Find("sink");
-    pad_.reset(gst_element_get_static_pad(sink.get(), "sink"));
+  FlowTest() : pad_(gst_element_get_static_pad(speak_.Find("sink").get(), "sink")) {
     probe_ = gst_pad_add_probe(pad_.get(), GST_PAD_PROBE_TYPE_BUFFER, OnBuffer, this, nullptr);
-  }
-  void TearDown() override {
-    pad_.reset();
-    pipeline_.reset();
-    GstTest::TearDown();
   }
 
   static GstPadProbeReturn OnBuffer(GstPad* /*pad*/, GstPadProbeInfo* info, gpointer data) {
@@ -52,10 +43,10 @@ class FlowTest : public GstTest, public ::testing::WithParamInterface<Answer> {
     if (GetParam().message == 0) {
       ASSERT_TRUE(WaitFor([this] { return buffers_ == 3; }));
       g_usleep(50000);
-      EXPECT_TRUE(pipeline_->Pending(GST_MESSAGE_ERROR | GST_MESSAGE_EOS).empty());
+      EXPECT_TRUE(speak_.Pending(GST_MESSAGE_ERROR | GST_MESSAGE_EOS).empty());
       return;
     }
-    const auto message = pipeline_->Wait(GST_MESSAGE_ERROR | GST_MESSAGE_EOS);
+    const auto message = speak_.Wait(GST_MESSAGE_ERROR | GST_MESSAGE_EOS);
     ASSERT_NE(message, nullptr);
     EXPECT_EQ(GST_MESSAGE_TYPE(message.get()), GetParam().message);
   }
@@ -70,7 +61,7 @@ class FlowTest : public GstTest, public ::testing::WithParamInterface<Answer> {
     EXPECT_LE(frames, int64_t{3} + EngineOptions().lead_frames);
   }
 
-  std::unique_ptr<Pipeline> pipeline_;
+  Speak speak_{"max-queued-text=10"};
   Owned<GstPad> pad_;
   gulong probe_ = 0;
   std::atomic<int> buffers_ = 0;
@@ -89,8 +80,8 @@ INSTANTIATE_TEST_SUITE_P(Answers, FlowTest,
                          });
 
 TEST_P(FlowTest, C28StopsTheEngineAndIsTold) {
-  g_object_set(pipeline_->src(), "text", LongText().c_str(), nullptr);
-  pipeline_->Begin(GST_STATE_PLAYING);
+  g_object_set(speak_.src(), "text", LongText().c_str(), nullptr);
+  speak_.Begin(GST_STATE_PLAYING);
   ExpectTheMessage();
   ExpectIdleEngine();
   EXPECT_EQ(buffers_, 3);
@@ -100,15 +91,13 @@ TEST_P(FlowTest, C28StopsTheEngineAndIsTold) {
 
   // The cause is gone: the element can be used again.
   gst_pad_remove_probe(pad_.get(), probe_);
-  pipeline_->Set(GST_STATE_READY);
-  pipeline_->Pending(GST_MESSAGE_ANY);
-  EXPECT_TRUE(pipeline_->PlayToEnd());
+  speak_.Set(GST_STATE_READY);
+  speak_.Pending(GST_MESSAGE_ANY);
+  EXPECT_TRUE(speak_.PlayToEnd());
 }
 
 TEST_P(FlowTest, C28ReleasesUpstream) {
-  Feeder feeder(pipeline_->src());
-  pipeline_->Begin(GST_STATE_PLAYING);
-  feeder.Begin();
+  Feeder& feeder = speak_.Open().feeder();
   std::atomic<GstFlowReturn> flow = GST_FLOW_OK;
   std::thread upstream([&] {
     while (flow == GST_FLOW_OK) flow = feeder.Push(LongText());
@@ -119,14 +108,10 @@ TEST_P(FlowTest, C28ReleasesUpstream) {
     // After a flush, flush-stop says when the stream goes on.
     EXPECT_EQ(flow, GST_FLOW_OK);
     gst_pad_remove_probe(pad_.get(), probe_);
-    feeder.Send(gst_event_new_flush_start());
+    speak_.Send(gst_event_new_flush_start());
     upstream.join();
     EXPECT_EQ(flow, GST_FLOW_FLUSHING);
-    feeder.Send(gst_event_new_flush_stop(TRUE));
-    feeder.Begin();
-    EXPECT_EQ(feeder.Push("new"), GST_FLOW_OK);
-    feeder.End();
-    ASSERT_NE(pipeline_->Wait(GST_MESSAGE_EOS), nullptr);
+    speak_.Send(gst_event_new_flush_stop(TRUE)).Open().Push("new").End().ExpectEnd();
     return;
   }
   upstream.join();
@@ -203,20 +188,11 @@ void ExpectInOrder(const std::vector<Recorder::Item>& items) {
 TEST_F(StreamTest, C6EverythingComesInOrder) {
   for (const char* properties : {"", "is-live=true", "is-live=true idle-mode=wait", "leading-silence=50000000"}) {
     SCOPED_TRACE(properties);
-    Pipeline pipeline(std::string("qttssrc name=src text=abc ") + properties + " ! fakesink async=false");
-    Recorder& record = pipeline.Record();
-    Feeder feeder(pipeline.src());
-    pipeline.Begin(GST_STATE_PLAYING);
-    feeder.Begin();
-    feeder.Push("def");
-    ASSERT_TRUE(WaitFor([&] { return record.buffer_count() > 3; }));
-    feeder.Send(gst_event_new_flush_start());
-    feeder.Send(gst_event_new_flush_stop(TRUE));
-    feeder.Begin();
-    feeder.Push("ghi");
-    feeder.End();
-    ASSERT_NE(pipeline.Wait(GST_MESSAGE_EOS), nullptr);
-    ExpectInOrder(record.items());
+    Speak speak(std::string("text=abc ") + properties);
+    speak.Push("def");
+    ASSERT_TRUE(WaitFor([&] { return speak.record().buffer_count() > 3; }));
+    speak.Flush().Open().Push("ghi").End().ExpectEnd();
+    ExpectInOrder(speak.record().items());
   }
 }
 

@@ -38,96 +38,61 @@ class FlushTest : public GstTest {
       ++buffers;
     }
   }
-
-  static void Flush(Feeder* feeder, gboolean reset_time = TRUE) {
-    EXPECT_TRUE(feeder->Send(gst_event_new_flush_start()));
-    EXPECT_TRUE(feeder->Send(gst_event_new_flush_stop(reset_time)));
-  }
 };
 
 TEST_F(FlushTest, C14WhileWaitingForText) {
-  Pipeline pipeline("qttssrc name=src ! fakesink async=false");
-  Recorder& record = pipeline.Record();
-  record.ClearWhenFlushed();
-  Feeder feeder(pipeline.src());
-  pipeline.Set(GST_STATE_PLAYING);
-  feeder.Begin();
+  Speak speak;
+  speak.record().ClearWhenFlushed();
+  speak.Open();
   for (int round = 0; round < 20; ++round) {
-    Flush(&feeder);
-    feeder.Begin();
-    EXPECT_EQ(feeder.Push("abc"), GST_FLOW_OK);
-    ASSERT_TRUE(WaitFor([&] { return record.buffer_count() == 3; }));
-    ExpectFreshStream(record, "abc");
+    speak.Flush();
+    speak.Open().Push("abc").Await(3);
+    ExpectFreshStream(speak.record(), "abc");
   }
 }
 
 TEST_F(FlushTest, C14WhileTheModelSpeaks) {
-  fake::Script script = fake::DefaultScript();
-  script.frame_time = std::chrono::milliseconds(1);
-  fake::Reset(script);
-  Pipeline pipeline("qttssrc name=src ! fakesink async=false");
-  Recorder& record = pipeline.Record();
-  record.ClearWhenFlushed();
-  Feeder feeder(pipeline.src());
-  pipeline.Set(GST_STATE_PLAYING);
-  feeder.Begin();
+  fake::Reset({.frame_time = std::chrono::milliseconds(1)});
+  Speak speak;
+  speak.record().ClearWhenFlushed();
+  speak.Open();
   for (int round = 0; round < 50; ++round) {
-    for (int i = 0; i < 5; ++i) feeder.Push("ooooooooooooooooooooooooooooooooooooooooooooooo");
-    ASSERT_TRUE(WaitFor([&] { return record.buffer_count() > static_cast<size_t>(round % 5); }));
-    EXPECT_TRUE(feeder.Send(gst_event_new_flush_start()));
-    EXPECT_TRUE(feeder.Send(gst_event_new_flush_stop(TRUE)));
-    feeder.Begin();
-    EXPECT_EQ(feeder.Push("new"), GST_FLOW_OK);
-    ASSERT_TRUE(WaitFor([&] { return record.buffer_count() == 3; }));
-    ExpectFreshStream(record, "new");
-    record.Clear();
+    for (int i = 0; i < 5; ++i) speak.Push("ooooooooooooooooooooooooooooooooooooooooooooooo");
+    ASSERT_TRUE(WaitFor([&] { return speak.record().buffer_count() > static_cast<size_t>(round % 5); }));
+    speak.Flush().Open().Push("new").Await(3);
+    ExpectFreshStream(speak.record(), "new");
+    speak.record().Clear();
   }
   EXPECT_TRUE(WaitFor([] { return fake::GetCounters().live_streams == 0; }));
 }
 
 TEST_F(FlushTest, C14WhileTheModelIsBusyWithAFrameThatNeverComes) {
-  Pipeline pipeline("qttssrc name=src ! fakesink async=false");
-  Recorder& record = pipeline.Record();
-  record.ClearWhenFlushed();
-  Feeder feeder(pipeline.src());
-  pipeline.Set(GST_STATE_PLAYING);
-  feeder.Begin();
+  Speak speak;
+  speak.record().ClearWhenFlushed();
+  speak.Open();
   fake::AllowFrames(2);
-  feeder.Push("old");
-  ASSERT_TRUE(WaitFor([&] { return record.buffer_count() == 2; }));
-  EXPECT_TRUE(feeder.Send(gst_event_new_flush_start()));
+  speak.Push("old").Await(2).Send(gst_event_new_flush_start());
   EXPECT_TRUE(WaitFor([] { return fake::GetCounters().live_streams == 0; })) << "cancelled at once";
-  EXPECT_TRUE(feeder.Send(gst_event_new_flush_stop(TRUE)));
+  speak.Send(gst_event_new_flush_stop(TRUE));
   fake::AllowFrames(-1);
-  feeder.Begin();
-  feeder.Push("new");
-  ASSERT_TRUE(WaitFor([&] { return record.buffer_count() == 3; }));
-  ExpectFreshStream(record, "new");
+  speak.Open().Push("new").Await(3);
+  ExpectFreshStream(speak.record(), "new");
 }
 
 TEST_F(FlushTest, C14WhilePushingIsBlockedDownstream) {
   for (int round = 0; round < 20; ++round) {
     fake::Reset();
-    Pipeline pipeline("qttssrc name=src ! fakesink name=sink async=false");
-    Recorder& record = pipeline.Record();
-    record.ClearWhenFlushed();
-    Feeder feeder(pipeline.src());
-    const auto sink = pipeline.Find("sink");
+    Speak speak;
+    speak.record().ClearWhenFlushed();
+    const auto sink = speak.Find("sink");
     const Owned<GstPad> sink_pad(gst_element_get_static_pad(sink.get(), "sink"));
     const gulong block = gst_pad_add_probe(
         sink_pad.get(), static_cast<GstPadProbeType>(GST_PAD_PROBE_TYPE_BLOCK | GST_PAD_PROBE_TYPE_BUFFER), Block,
         nullptr, nullptr);
-    pipeline.Set(GST_STATE_PLAYING);
-    feeder.Begin();
-    feeder.Push("oooooooooooo");
-    ASSERT_TRUE(WaitFor([&] { return record.buffer_count() == 1; }));
-    EXPECT_TRUE(feeder.Send(gst_event_new_flush_start()));
+    speak.Open().Push("oooooooooooo").Await(1).Send(gst_event_new_flush_start());
     gst_pad_remove_probe(sink_pad.get(), block);
-    EXPECT_TRUE(feeder.Send(gst_event_new_flush_stop(TRUE)));
-    feeder.Begin();
-    feeder.Push("new");
-    ASSERT_TRUE(WaitFor([&] { return record.buffer_count() == 3; }));
-    ExpectFreshStream(record, "new");
+    speak.Send(gst_event_new_flush_stop(TRUE)).Open().Push("new").Await(3);
+    ExpectFreshStream(speak.record(), "new");
   }
 }
 
@@ -135,137 +100,107 @@ TEST_F(FlushTest, C14WhilePushingIsBlockedDownstream) {
 TEST_F(FlushTest, C14WhileEverythingIsBlocked) {
   for (const bool reset_time : {true, false}) {
     fake::Reset();
-    Pipeline pipeline("qttssrc name=src max-queued-text=10 ! fakesink name=sink async=false");
-    Recorder& record = pipeline.Record();
-    record.ClearWhenFlushed();
-    Feeder feeder(pipeline.src());
-    const auto sink = pipeline.Find("sink");
+    Speak speak("max-queued-text=10");
+    speak.record().ClearWhenFlushed();
+    const auto sink = speak.Find("sink");
     const Owned<GstPad> sink_pad(gst_element_get_static_pad(sink.get(), "sink"));
     const gulong block = gst_pad_add_probe(
         sink_pad.get(), static_cast<GstPadProbeType>(GST_PAD_PROBE_TYPE_BLOCK | GST_PAD_PROBE_TYPE_BUFFER), Block,
         nullptr, nullptr);
-    pipeline.Set(GST_STATE_PLAYING);
-    feeder.Begin();
+    speak.Open();
     std::atomic<GstFlowReturn> flow = GST_FLOW_OK;
     std::atomic<int> pushed = 0;
     std::thread upstream([&] {
-      while ((flow = feeder.Push(std::string(50, 'o'))) == GST_FLOW_OK) ++pushed;
+      while ((flow = speak.feeder().Push(std::string(50, 'o'))) == GST_FLOW_OK) ++pushed;
     });
     // One text is spoken, one waits.
-    ASSERT_TRUE(WaitFor([&] { return pushed == 2 && record.buffer_count() == 1; }));
+    ASSERT_TRUE(WaitFor([&] { return pushed == 2 && speak.record().buffer_count() == 1; }));
     const auto lead = static_cast<int64_t>(EngineOptions().lead_frames);
     ASSERT_TRUE(WaitFor([&] { return fake::GetCounters().frames == lead + 1; })) << "one was taken";
-    EXPECT_TRUE(feeder.Send(gst_event_new_flush_start()));
+    speak.Send(gst_event_new_flush_start());
     upstream.join();
     EXPECT_EQ(flow, GST_FLOW_FLUSHING);
     gst_pad_remove_probe(sink_pad.get(), block);
-    EXPECT_TRUE(feeder.Send(gst_event_new_flush_stop(static_cast<gboolean>(reset_time))));
-    feeder.Begin();
-    feeder.Push("new");
-    ASSERT_TRUE(WaitFor([&] { return record.buffer_count() == 3; }));
-    EXPECT_EQ(record.text(), "new");
-    EXPECT_TRUE(record.buffers()[0].discont);
-    if (reset_time) ExpectFreshStream(record, "new");
-    EXPECT_NE(record.buffers()[0].pts, reset_time ? 80 * GST_MSECOND : 0);
+    speak.Send(gst_event_new_flush_stop(static_cast<gboolean>(reset_time))).Open().Push("new").Await(3);
+    EXPECT_EQ(speak.text(), "new");
+    EXPECT_TRUE(speak.buffers()[0].discont);
+    if (reset_time) ExpectFreshStream(speak.record(), "new");
+    EXPECT_NE(speak.buffers()[0].pts, reset_time ? 80 * GST_MSECOND : 0);
   }
 }
 
 TEST_F(FlushTest, C14WhileTheModelLoads) {
   fake::HoldLoads(true);
-  Pipeline pipeline("qttssrc name=src ! fakesink async=false");
-  Recorder& record = pipeline.Record();
-  record.ClearWhenFlushed();
-  Feeder feeder(pipeline.src());
-  pipeline.Set(GST_STATE_PLAYING);
+  Speak speak;
+  speak.record().ClearWhenFlushed();
+  speak.feeder();
+  speak.Set(GST_STATE_PLAYING);
   ASSERT_TRUE(WaitFor([] { return fake::GetCounters().loads == 1; }));
-  feeder.Begin();
-  feeder.Push("old");
-  Flush(&feeder);
-  feeder.Begin();
-  feeder.Push("new");
-  feeder.End();
+  speak.Open().Push("old");
+  speak.Flush();
+  speak.Open().Push("new").End();
   fake::HoldLoads(false);
-  ASSERT_NE(pipeline.Wait(GST_MESSAGE_EOS), nullptr);
-  EXPECT_EQ(record.text(), "new");
+  speak.Expect("new");
   EXPECT_EQ(fake::GetCounters().loads, 1) << "a flush leaves the load alone";
 }
 
 TEST_F(FlushTest, AfterTheEndTheStreamBeginsAgain) {
-  Pipeline pipeline("qttssrc name=src ! fakesink async=false");
-  Recorder& record = pipeline.Record();
-  record.ClearWhenFlushed();
-  Feeder feeder(pipeline.src());
-  pipeline.Set(GST_STATE_PLAYING);
+  Speak speak;
+  speak.record().ClearWhenFlushed();
   for (int round = 0; round < 5; ++round) {
-    feeder.Begin();
-    feeder.Push("abc");
-    feeder.End();
-    ASSERT_NE(pipeline.Wait(GST_MESSAGE_EOS), nullptr);
-    ExpectFreshStream(record, "abc");
-    Flush(&feeder);
+    speak.Open().Push("abc").End().ExpectEnd();
+    ExpectFreshStream(speak.record(), "abc");
+    speak.Flush();
   }
 }
 
 TEST_F(FlushTest, C14WithoutResetTheTimeGoesOn) {
   fake::AllowFrames(2);
-  Pipeline pipeline("qttssrc name=src ! fakesink async=false");
-  Recorder& record = pipeline.Record();
-  record.ClearWhenFlushed();
-  Feeder feeder(pipeline.src());
-  pipeline.Set(GST_STATE_PLAYING);
-  feeder.Begin();
-  feeder.Push("old");
-  ASSERT_TRUE(WaitFor([&] { return record.buffer_count() == 2; }));
-  Flush(&feeder, FALSE);
+  Speak speak;
+  speak.record().ClearWhenFlushed();
+  speak.Open().Push("old").Await(2);
+  speak.Flush(false);
   fake::AllowFrames(-1);
-  feeder.Begin();
-  feeder.Push("new");
-  ASSERT_TRUE(WaitFor([&] { return record.buffer_count() == 3; }));
-  const auto buffers = record.buffers();
+  speak.Open().Push("new").Await(3);
+  const auto buffers = speak.buffers();
   for (size_t i = 0; i < 3; ++i) {
     EXPECT_EQ(buffers[i].pts, (i + 2) * 80 * GST_MSECOND);
     EXPECT_EQ(buffers[i].offset, (i + 2) * 1920);
     EXPECT_EQ(buffers[i].discont, i == 0);
   }
-  EXPECT_EQ(record.text(), "new");
+  EXPECT_EQ(speak.text(), "new");
 }
 
 TEST_F(FlushTest, SentToTheElementItDropsTheText) {
   fake::AllowFrames(2);
-  Pipeline pipeline("qttssrc name=src text=old ! fakesink async=false");
-  Recorder& record = pipeline.Record();
-  record.ClearWhenFlushed();
-  pipeline.Set(GST_STATE_PLAYING);
-  ASSERT_TRUE(WaitFor([&] { return record.buffer_count() == 2; }));
-  EXPECT_TRUE(gst_element_send_event(pipeline.src(), gst_event_new_flush_start()));
-  g_object_set(pipeline.src(), "text", "lost", nullptr);
+  Speak speak("text=old");
+  speak.record().ClearWhenFlushed();
+  speak.Set(GST_STATE_PLAYING);
+  speak.Await(2);
+  EXPECT_TRUE(gst_element_send_event(speak.src(), gst_event_new_flush_start()));
+  g_object_set(speak.src(), "text", "lost", nullptr);
   fake::AllowFrames(-1);
-  EXPECT_TRUE(gst_element_send_event(pipeline.src(), gst_event_new_flush_stop(TRUE)));
-  ASSERT_NE(pipeline.Wait(GST_MESSAGE_EOS), nullptr);
-  EXPECT_EQ(record.text(), "");
+  EXPECT_TRUE(gst_element_send_event(speak.src(), gst_event_new_flush_stop(TRUE)));
+  speak.Expect("");
 }
 
 TEST_F(FlushTest, AnEndWithoutABeginIsIgnored) {
   fake::AllowFrames(2);
-  Pipeline pipeline("qttssrc name=src text=abc ! fakesink async=false");
-  Recorder& record = pipeline.Record();
-  record.ClearWhenFlushed();
-  pipeline.Set(GST_STATE_PLAYING);
-  ASSERT_TRUE(WaitFor([&] { return record.buffer_count() == 2; }));
-  EXPECT_FALSE(gst_element_send_event(pipeline.src(), gst_event_new_flush_stop(TRUE)));
+  Speak speak("text=abc");
+  speak.record().ClearWhenFlushed();
+  speak.Set(GST_STATE_PLAYING);
+  speak.Await(2);
+  EXPECT_FALSE(gst_element_send_event(speak.src(), gst_event_new_flush_stop(TRUE)));
   fake::AllowFrames(-1);
-  ASSERT_NE(pipeline.Wait(GST_MESSAGE_EOS), nullptr);
-  EXPECT_EQ(record.text(), "abc");
+  speak.Expect("abc");
 }
 
 TEST_F(FlushTest, C14RacesWithStateChanges) {
   // Upstream does not change its state with the element, so that GStreamer warns of data before a stream-start.
   const GLogLevelFlags fatal = g_log_set_always_fatal(G_LOG_LEVEL_CRITICAL);
-  fake::Script script = fake::DefaultScript();
-  script.frame_time = std::chrono::milliseconds(1);
-  fake::Reset(script);
-  Pipeline pipeline("qttssrc name=src ! fakesink async=false");
-  Feeder feeder(pipeline.src());
+  fake::Reset({.frame_time = std::chrono::milliseconds(1)});
+  Speak speak;
+  Feeder& feeder = speak.feeder();
   std::atomic<bool> stop = false;
   std::thread upstream([&] {
     while (!stop) {
@@ -279,9 +214,9 @@ TEST_F(FlushTest, C14RacesWithStateChanges) {
     }
   });
   for (int round = 0; round < 100; ++round) {
-    pipeline.Set(GST_STATE_PLAYING);
+    speak.Set(GST_STATE_PLAYING);
     std::this_thread::sleep_for(std::chrono::microseconds(round * 50));
-    pipeline.Set(round % 2 == 0 ? GST_STATE_READY : GST_STATE_NULL);
+    speak.Set(round % 2 == 0 ? GST_STATE_READY : GST_STATE_NULL);
   }
   stop = true;
   upstream.join();

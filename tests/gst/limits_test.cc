@@ -310,6 +310,7 @@ Use UnlimitedUse() {
 
 constexpr long kMostFiles = 24;
 
+// Check: 34
 TEST(LimitsTest, FallingLimitOfAddressSpace) {
   const Use use = UnlimitedUse();
   std::map<std::string, int> outcomes;
@@ -320,6 +321,7 @@ TEST(LimitsTest, FallingLimitOfAddressSpace) {
   EXPECT_GT(outcomes.size(), 2U) << "the limits never bound";
 }
 
+// Check: 34
 TEST(LimitsTest, FallingLimitOfThreads) {
   const Use use = UnlimitedUse();
   std::map<std::string, int> outcomes;
@@ -329,6 +331,7 @@ TEST(LimitsTest, FallingLimitOfThreads) {
   EXPECT_GT(outcomes.size(), 1U) << "the limits never bound";
 }
 
+// Check: 34, 49
 TEST(LimitsTest, FallingLimitOfDescriptors) {
   std::map<std::string, int> outcomes;
   for (long files = kMostFiles; files >= 0; --files) Step("files", files, &outcomes);
@@ -338,6 +341,7 @@ TEST(LimitsTest, FallingLimitOfDescriptors) {
 }
 
 // A thread that was not joined keeps its stack: address space.
+// Check: 49
 TEST(LimitsTest, ThreadsOfLoadsAreJoinedWhenTheyHaveEnded) {
   const Outcome outcome = RunUnder("joined", 0);
   EXPECT_EQ(outcome.status, 0) << outcome.text;

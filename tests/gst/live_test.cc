@@ -54,17 +54,15 @@ TEST_F(LiveTest, C21FramesLeaveOnTheClock) {
 TEST_F(LiveTest, C16PausesLoseAndRepeatNoFrame) {
   std::string text;
   for (int i = 0; i < 100; ++i) text += static_cast<char>('A' + i % 26);
-  Pipeline pipeline("qttssrc name=src is-live=true idle-mode=eos text=" + text + " ! fakesink sync=false async=false");
-  pipeline.Record();
+  Speak speak(std::string("is-live=true idle-mode=eos text=") + text);
   for (int i = 0; i < 100; ++i) {
-    pipeline.Set(GST_STATE_PLAYING);
+    speak.Set(GST_STATE_PLAYING);
     g_usleep(static_cast<gulong>(i % 13) * 3000);
-    pipeline.Set(GST_STATE_PAUSED);
+    speak.Set(GST_STATE_PAUSED);
   }
-  pipeline.Set(GST_STATE_PLAYING);
-  ASSERT_NE(pipeline.Wait(GST_MESSAGE_EOS), nullptr);
-  EXPECT_EQ(pipeline.record().text(), text);
-  const auto buffers = pipeline.record().buffers();
+  speak.Set(GST_STATE_PLAYING);
+  speak.Expect(text);
+  const auto buffers = speak.buffers();
   for (size_t i = 0; i < buffers.size(); ++i) EXPECT_EQ(buffers[i].offset, i * 1920);
 }
 
@@ -96,76 +94,70 @@ class DuringMessage {
 };
 
 // Each message is posted within create(): the warning before the wait for speech, the element message after it.
+// Check: 31
 TEST_F(LiveTest, C16APauseMayBeginAndEndWithinCreate) {
   for (const GstMessageType type : {GST_MESSAGE_WARNING, GST_MESSAGE_ELEMENT}) {
     SCOPED_TRACE(gst_message_type_get_name(type));
-    fake::Script script = fake::DefaultScript();
-    script.warnings = {"a warning"};
-    fake::Reset(script);
-    Pipeline pipeline("qttssrc name=src is-live=true idle-mode=eos text=abc ! fakesink sync=false async=false");
-    Recorder& record = pipeline.Record();
-    const DuringMessage during(pipeline, type, [&] {
-      pipeline.Set(GST_STATE_PAUSED);
-      pipeline.Set(GST_STATE_PLAYING);
+    fake::Reset({.warnings = {"a warning"}});
+    Speak speak("is-live=true idle-mode=eos text=abc");
+    const DuringMessage during(speak, type, [&] {
+      speak.Set(GST_STATE_PAUSED);
+      speak.Set(GST_STATE_PLAYING);
     });
-    pipeline.Begin(GST_STATE_PLAYING);
-    ASSERT_NE(pipeline.Wait(GST_MESSAGE_EOS | GST_MESSAGE_ERROR), nullptr);
-    EXPECT_EQ(record.text(), "abc");
+    speak.Begin(GST_STATE_PLAYING);
+    ASSERT_NE(speak.Wait(GST_MESSAGE_EOS | GST_MESSAGE_ERROR), nullptr);
+    EXPECT_EQ(speak.text(), "abc");
   }
 }
 
+// Check: 31
 TEST_F(LiveTest, C16TheFrameThatAPauseMeetsIsKept) {
-  Pipeline pipeline("qttssrc name=src is-live=true idle-mode=eos text=abc ! fakesink sync=false async=false");
-  Recorder& record = pipeline.Record();
+  Speak speak("is-live=true idle-mode=eos text=abc");
   std::atomic<bool> paused = false;
-  const DuringMessage during(pipeline, GST_MESSAGE_ELEMENT, [&] {
-    pipeline.Set(GST_STATE_PAUSED);
+  const DuringMessage during(speak, GST_MESSAGE_ELEMENT, [&] {
+    speak.Set(GST_STATE_PAUSED);
     paused = true;
   });
-  pipeline.Begin(GST_STATE_PLAYING);
+  speak.Begin(GST_STATE_PLAYING);
   ASSERT_TRUE(WaitFor([&] { return paused.load(); }));
   g_usleep(20000);  // for the streaming thread to come back from create()
-  pipeline.Begin(GST_STATE_PLAYING);
-  ASSERT_NE(pipeline.Wait(GST_MESSAGE_EOS | GST_MESSAGE_ERROR), nullptr);
-  EXPECT_EQ(record.text(), "abc");
-  ExpectContinuous(record.buffers());
+  speak.Begin(GST_STATE_PLAYING);
+  ASSERT_NE(speak.Wait(GST_MESSAGE_EOS | GST_MESSAGE_ERROR), nullptr);
+  EXPECT_EQ(speak.text(), "abc");
+  ExpectContinuous(speak.buffers());
 }
 
 // EOS is not lost either.
+// Check: 31
 TEST_F(LiveTest, C16AnErrorThatAPauseMeetsEndsTheStream) {
-  fake::Script script = fake::DefaultScript();
-  script.fail_at_frame = 1;
-  script.failure = Status::DeviceUnavailable("The device is gone.");
-  fake::Reset(script);
-  Pipeline pipeline("qttssrc name=src is-live=true text=abc ! fakesink sync=false async=false");
-  Recorder& record = pipeline.Record();
+  fake::Reset({.fail_at_frame = 1, .failure = Status::DeviceUnavailable("The device is gone.")});
+  Speak speak("is-live=true text=abc");
   std::atomic<bool> paused = false;
-  const DuringMessage during(pipeline, GST_MESSAGE_ERROR, [&] {
-    pipeline.Set(GST_STATE_PAUSED);
+  const DuringMessage during(speak, GST_MESSAGE_ERROR, [&] {
+    speak.Set(GST_STATE_PAUSED);
     paused = true;
   });
-  pipeline.Begin(GST_STATE_PLAYING);
+  speak.Begin(GST_STATE_PLAYING);
   ASSERT_TRUE(WaitFor([&] { return paused.load(); }));
   g_usleep(20000);
-  pipeline.Begin(GST_STATE_PLAYING);
+  speak.Begin(GST_STATE_PLAYING);
   ASSERT_TRUE(WaitFor([&] {
-    const auto events = record.events();
+    const auto events = speak.record().events();
     return std::find(events.begin(), events.end(), GST_EVENT_EOS) != events.end();
   }));
 }
 
+// Check: 31
 TEST_F(LiveTest, C16PlayingRightAfterPaused) {
-  Pipeline pipeline("qttssrc name=src is-live=true idle-mode=silence ! fakesink sync=false async=false");
-  Recorder& record = pipeline.Record();
-  pipeline.Set(GST_STATE_PLAYING);
+  Speak speak("is-live=true idle-mode=silence");
+  speak.Set(GST_STATE_PLAYING);
   for (int round = 0; round < 10; ++round) {
-    const size_t count = record.buffer_count();
-    g_object_set(pipeline.src(), "text", "abcdefgh", nullptr);
-    ASSERT_TRUE(WaitFor([&] { return record.buffer_count() >= count + 4; })) << round;
-    guint64 frames = 0;
-    g_signal_emit_by_name(pipeline.src(), "interrupt", &frames);
-    pipeline.Begin(GST_STATE_PAUSED);
-    pipeline.Begin(GST_STATE_PLAYING);
+    const size_t count = speak.record().buffer_count();
+    g_object_set(speak.src(), "text", "abcdefgh", nullptr);
+    ASSERT_TRUE(WaitFor([&] { return speak.record().buffer_count() >= count + 4; })) << round;
+    speak.Interrupt();
+    speak.Begin(GST_STATE_PAUSED);
+    speak.Begin(GST_STATE_PLAYING);
   }
 }
 
@@ -454,16 +446,11 @@ TEST_F(LiveTest, IdleModeMayChangeWhilePlaying) {
 }
 
 TEST_F(LiveTest, LeadingSilenceAndGaps) {
-  Pipeline pipeline("qttssrc name=src leading-silence=50000000 utterance-gap=30000000 text=ab ! fakesink sync=false");
-  Recorder& record = pipeline.Record(true);
-  Feeder feeder(pipeline.src());
-  pipeline.Begin(GST_STATE_PLAYING);
-  feeder.Begin();
-  ASSERT_EQ(feeder.Push("cd"), GST_FLOW_OK);
-  feeder.End();
-  ASSERT_NE(pipeline.Wait(GST_MESSAGE_EOS), nullptr);
-  ExpectContinuous(record.buffers());
-  const auto speech = Speech(record.buffers());
+  Speak speak("leading-silence=50000000 utterance-gap=30000000 text=ab");
+  speak.Record(true);
+  speak.Push("cd").End().ExpectEnd();
+  ExpectContinuous(speak.buffers());
+  const auto speech = Speech(speak.buffers());
   ASSERT_EQ(speech.size(), 4U);
   EXPECT_EQ(speech[0].pts, 50 * GST_MSECOND);
   EXPECT_EQ(speech[1].pts, speech[0].pts + kFrame);
@@ -472,16 +459,11 @@ TEST_F(LiveTest, LeadingSilenceAndGaps) {
 
 // The silence before each sentence but the first, in milliseconds.
 std::vector<guint64> SilencesBetween(const std::string& properties, const std::string& text, size_t frames) {
-  Pipeline pipeline("qttssrc name=src segmentation=sentence " + properties + " ! fakesink sync=false");
-  Recorder& record = pipeline.Record(true);
-  Feeder feeder(pipeline.src());
-  pipeline.Begin(GST_STATE_PLAYING);
-  feeder.Begin();
-  EXPECT_EQ(feeder.Push(text.c_str()), GST_FLOW_OK);
-  feeder.End();
-  EXPECT_NE(pipeline.Wait(GST_MESSAGE_EOS), nullptr);
-  ExpectContinuous(record.buffers());
-  const auto speech = Speech(record.buffers());
+  Speak speak("segmentation=sentence " + properties);
+  speak.Record(true);
+  speak.Push(text).End().ExpectEnd();
+  ExpectContinuous(speak.buffers());
+  const auto speech = Speech(speak.buffers());
   EXPECT_EQ(speech.size(), frames);
   std::vector<guint64> silences;
   for (size_t i = 1; i < speech.size(); ++i) {
@@ -490,6 +472,7 @@ std::vector<guint64> SilencesBetween(const std::string& properties, const std::s
   return silences;
 }
 
+// Check: 46
 TEST_F(LiveTest, SilenceAfterParagraphsAndHeadings) {
   // A character is a frame, and the line end within a paragraph a space.
   const std::string text = "A\n\nB.\n\nC\nD.\fE";
@@ -569,20 +552,17 @@ TEST_F(LiveTest, C24LatencyOfUpstreamIsAdded) {
 }
 
 TEST_F(LiveTest, SlowSpeechIsCountedToldAndMoved) {
-  fake::Script script = fake::DefaultScript();
-  script.frame_time = std::chrono::milliseconds(150);
-  fake::Reset(script);
-  Pipeline pipeline("qttssrc name=src is-live=true idle-mode=eos text=abcd ! fakesink sync=false async=false");
-  pipeline.Record();
-  pipeline.Set(GST_STATE_PLAYING);
-  ASSERT_NE(pipeline.Wait(GST_MESSAGE_QOS), nullptr);
-  const auto warning = pipeline.Wait(GST_MESSAGE_WARNING);
+  fake::Reset({.frame_time = std::chrono::milliseconds(150)});
+  Speak speak("is-live=true idle-mode=eos text=abcd");
+  speak.Set(GST_STATE_PLAYING);
+  ASSERT_NE(speak.Wait(GST_MESSAGE_QOS), nullptr);
+  const auto warning = speak.Wait(GST_MESSAGE_WARNING);
   ASSERT_NE(warning, nullptr);
   EXPECT_NE(ParseProblem(warning.get()).text.find("more slowly"), std::string::npos);
-  ASSERT_NE(pipeline.Wait(GST_MESSAGE_EOS), nullptr);
-  EXPECT_TRUE(pipeline.Pending(GST_MESSAGE_WARNING).empty());
-  EXPECT_GE(GetStat(pipeline.src(), "underruns"), 2U);
-  EXPECT_EQ(pipeline.record().text(), "abcd");
+  speak.ExpectEnd();
+  EXPECT_TRUE(speak.Pending(GST_MESSAGE_WARNING).empty());
+  EXPECT_GE(GetStat(speak.src(), "underruns"), 2U);
+  EXPECT_EQ(speak.text(), "abcd");
 }
 
 TEST_F(LiveTest, SlowSpeechIsToldWithTheSettingThatHelps) {
@@ -597,14 +577,11 @@ TEST_F(LiveTest, SlowSpeechIsToldWithTheSettingThatHelps) {
                {"auto", true, "so it has gaps. Use a smaller model"}};
   for (const auto& [precision, beside_host, advice] : cases) {
     SCOPED_TRACE(std::string(precision) + (beside_host ? " on a GPU" : ""));
-    fake::Script script = fake::DefaultScript();
-    script.frame_time = std::chrono::milliseconds(150);
-    script.beside_host = beside_host;
-    fake::Reset(script);
-    Pipeline pipeline("qttssrc name=src is-live=true idle-mode=eos text=ab ! fakesink sync=false async=false");
-    gst_util_set_object_arg(G_OBJECT(pipeline.src()), "precision", precision);
-    pipeline.Set(GST_STATE_PLAYING);
-    const auto warning = pipeline.Wait(GST_MESSAGE_WARNING);
+    fake::Reset({.frame_time = std::chrono::milliseconds(150), .beside_host = beside_host});
+    Speak speak("is-live=true idle-mode=eos text=ab");
+    gst_util_set_object_arg(G_OBJECT(speak.src()), "precision", precision);
+    speak.Set(GST_STATE_PLAYING);
+    const auto warning = speak.Wait(GST_MESSAGE_WARNING);
     ASSERT_NE(warning, nullptr);
     EXPECT_NE(ParseProblem(warning.get()).text.find(advice), std::string::npos) << ParseProblem(warning.get()).text;
   }
@@ -621,14 +598,11 @@ TEST_F(LiveTest, TextThatComesLateIsNoUnderrun) {
         return SpokenText(pipeline.record().buffers()) == text;
       });
     };
-    Feeder feeder(pipeline.src());
-    pipeline.Set(GST_STATE_PLAYING);
-    feeder.Begin();
-    feeder.Push("ab");
+    pipeline.Push("ab");
     ASSERT_TRUE(spoken("ab"));
     ASSERT_TRUE(WaitFor([] { return fake::GetCounters().stalled_reads > 0; }));
     for (int i = 0; i < 100; ++i) pipeline.Advance(20 * GST_MSECOND);
-    feeder.Push("cd\n");
+    pipeline.Push("cd\n");
     ASSERT_TRUE(spoken("abcd"));
     EXPECT_EQ(GetStat(pipeline.src(), "underruns"), 0U);
     EXPECT_TRUE(pipeline.Pending(GST_MESSAGE_WARNING).empty());
@@ -642,9 +616,7 @@ TEST_F(LiveTest, C25InterruptWhileAFrameWaitsForItsTime) {
     pipeline.AdvanceWithTheEngine();
     return Speech(pipeline.record().buffers()).size() == 2;
   }));
-  guint64 frames = 0;
-  g_signal_emit_by_name(pipeline.src(), "interrupt", &frames);
-  EXPECT_EQ(frames, 2U);
+  EXPECT_EQ(pipeline.Interrupt(), 2U);
   const size_t count = pipeline.record().buffer_count();
   ASSERT_TRUE(pipeline.AdvanceUntil(count + 8));
   const auto buffers = pipeline.record().buffers();
@@ -654,6 +626,7 @@ TEST_F(LiveTest, C25InterruptWhileAFrameWaitsForItsTime) {
 }
 
 // By default not: audioresample would break the stream (resample_test.cc).
+// Check: 8
 TEST_F(LiveTest, SilenceHasTheGapFlagOnlyOnRequest) {
   for (const bool requested : {false, true}) {
     SCOPED_TRACE(requested);
@@ -671,46 +644,36 @@ TEST_F(LiveTest, SilenceHasTheGapFlagOnlyOnRequest) {
 }
 
 TEST_F(LiveTest, TrimmedSilenceIsCounted) {
-  Pipeline pipeline("qttssrc name=src trim-leading-silence=true text=ab ! fakesink sync=false");
-  pipeline.Record();
-  ASSERT_TRUE(pipeline.PlayToEnd());
+  Speak speak("trim-leading-silence=true text=ab");
+  speak.ExpectEnd();
   // The fake engine's frames are a tone from their fourth sample on: nothing to cut.
-  EXPECT_EQ(GetStat(pipeline.src(), "trimmed"), 0U);
-  EXPECT_EQ(pipeline.record().text(), "ab");
+  EXPECT_EQ(GetStat(speak.src(), "trimmed"), 0U);
+  EXPECT_EQ(speak.text(), "ab");
 }
 
+// Check: 48
 TEST_F(LiveTest, TrimmedSilenceIsToldInNanoseconds) {
-  fake::Script script = fake::DefaultScript();
-  script.leading_silence = 1000;
-  fake::SetScript(script);
-  Pipeline pipeline("qttssrc name=src trim-leading-silence=true text=ab ! fakesink sync=false");
-  pipeline.Record();
-  ASSERT_TRUE(pipeline.PlayToEnd());
+  fake::SetScript({.leading_silence = 1000});
+  Speak speak("trim-leading-silence=true text=ab");
+  speak.ExpectEnd();
   guint64 heard = 0;
-  for (const Recorder::Item& buffer : pipeline.record().buffers()) heard += buffer.size / sizeof(int16_t);
+  for (const Recorder::Item& buffer : speak.buffers()) heard += buffer.size / sizeof(int16_t);
   constexpr guint64 kMade = 2 * 1920;
   EXPECT_EQ(heard, kMade - 480) << "10 ms of 1000 samples stay, and what is no whole packet of 20 ms";
-  EXPECT_EQ(GetStat(pipeline.src(), "trimmed"), gst_util_uint64_scale(kMade - heard, GST_SECOND, 24000));
+  EXPECT_EQ(GetStat(speak.src(), "trimmed"), gst_util_uint64_scale(kMade - heard, GST_SECOND, 24000));
 }
 
 // Unless the property says otherwise, growing text is trimmed and whole texts are not.
+// Check: 58
 TEST_F(LiveTest, LeadingSilenceIsTrimmedFromGrowingText) {
-  fake::Script script = fake::DefaultScript();
-  script.leading_silence = 1000;
-  fake::SetScript(script);
+  fake::SetScript({.leading_silence = 1000});
   for (const auto& [setting, whole, growing] :
        {std::tuple{"auto", false, true}, {"", false, true}, {"true", true, true}, {"false", false, false}}) {
     SCOPED_TRACE(setting);
     const std::string property = *setting == '\0' ? "" : std::string(" trim-leading-silence=") + setting;
-    Pipeline pipeline("qttssrc name=src text=ab segmentation=stream" + property + " ! fakesink sync=false");
-    Recorder& record = pipeline.Record();
-    Feeder feeder(pipeline.src());
-    pipeline.Begin(GST_STATE_PLAYING);
-    feeder.Begin();
-    feeder.Push("cd");
-    feeder.End();
-    ASSERT_NE(pipeline.Wait(GST_MESSAGE_EOS), nullptr);
-    const auto buffers = record.buffers();
+    Speak speak(std::string("text=ab segmentation=stream") + property);
+    speak.Push("cd").End().ExpectEnd();
+    const auto buffers = speak.buffers();
     ASSERT_EQ(buffers.size(), 4U);
     EXPECT_EQ(buffers[0].size < 1920 * sizeof(int16_t), whole);
     EXPECT_EQ(buffers[2].size < 1920 * sizeof(int16_t), growing);
@@ -718,61 +681,50 @@ TEST_F(LiveTest, LeadingSilenceIsTrimmedFromGrowingText) {
 }
 
 // It was a boolean: what applications set as one stays valid.
+// Check: 58
 TEST_F(LiveTest, TrimLeadingSilenceIsSetAsABoolean) {
-  Pipeline pipeline("qttssrc name=src ! fakesink");
+  Speak speak;
   const auto value = [&] {
     gint number = -1;
-    g_object_get(pipeline.src(), "trim-leading-silence", &number, nullptr);
+    g_object_get(speak.src(), "trim-leading-silence", &number, nullptr);
     return number;
   };
-  g_object_set(pipeline.src(), "trim-leading-silence", TRUE, nullptr);
+  g_object_set(speak.src(), "trim-leading-silence", TRUE, nullptr);
   EXPECT_EQ(value(), 1);
-  g_object_set(pipeline.src(), "trim-leading-silence", FALSE, nullptr);
+  g_object_set(speak.src(), "trim-leading-silence", FALSE, nullptr);
   EXPECT_EQ(value(), 0);
-  gst_util_set_object_arg(G_OBJECT(pipeline.src()), "trim-leading-silence", "true");
+  gst_util_set_object_arg(G_OBJECT(speak.src()), "trim-leading-silence", "true");
   EXPECT_EQ(value(), 1);
 }
 
 // While the stream sends nothing, the speech of a cue waits for its time. An interrupt ends that wait, and the next
 // speech does not inherit the time of the cue.
+// Check: 38
 TEST_F(LiveTest, SpeechAfterAnInterruptDoesNotWaitForTheCueThatWasInterrupted) {
   LivePipeline pipeline("idle-mode=wait text-timing=start");
-  Feeder feeder(pipeline.src());
-  pipeline.Set(GST_STATE_PLAYING);
-  feeder.Begin(GST_FORMAT_TIME);
-  GstBuffer* buffer = gst_buffer_new_memdup("cue", 3);
-  GST_BUFFER_PTS(buffer) = 9 * GST_SECOND;
-  ASSERT_EQ(gst_pad_chain(feeder.sink(), buffer), GST_FLOW_OK);
+  pipeline.PushCue("cue", 9 * GST_SECOND);
   ASSERT_TRUE(pipeline.WaitUntilSomebodyWaits());
   pipeline.Advance(1500 * GST_MSECOND);
   ASSERT_TRUE(pipeline.WaitUntilSomebodyWaits());
   EXPECT_EQ(pipeline.record().buffer_count(), 0U);
-  guint64 result = 0;
-  g_signal_emit_by_name(pipeline.src(), "interrupt", &result);
-  g_signal_emit_by_name(pipeline.src(), "speak", "now", nullptr, &result);
-  EXPECT_NE(result, 0U);
+  pipeline.Interrupt();
+  EXPECT_NE(pipeline.Say("now"), 0U);
   ASSERT_TRUE(pipeline.AdvanceUntil(3));
   const auto buffers = pipeline.record().buffers();
   EXPECT_EQ(SpokenText(buffers), "now");
   EXPECT_EQ(buffers[0].pts, 1500 * GST_MSECOND);
 
   // The next cue has its own time.
-  buffer = gst_buffer_new_memdup("cue", 3);
-  GST_BUFFER_PTS(buffer) = 9 * GST_SECOND;
-  ASSERT_EQ(gst_pad_chain(feeder.sink(), buffer), GST_FLOW_OK);
+  pipeline.PushCue("cue", 9 * GST_SECOND);
   ASSERT_TRUE(pipeline.AdvanceUntil(6));
   EXPECT_EQ(pipeline.record().buffers()[3].pts, 9 * GST_SECOND);
 }
 
 // A cue outlives a pause that comes while its speech waits.
+// Check: 38
 TEST_F(LiveTest, APauseWhileSpeechWaitsForItsCue) {
   LivePipeline pipeline("idle-mode=wait text-timing=start");
-  Feeder feeder(pipeline.src());
-  pipeline.Set(GST_STATE_PLAYING);
-  feeder.Begin(GST_FORMAT_TIME);
-  GstBuffer* buffer = gst_buffer_new_memdup("cue", 3);
-  GST_BUFFER_PTS(buffer) = 2 * GST_SECOND;
-  ASSERT_EQ(gst_pad_chain(feeder.sink(), buffer), GST_FLOW_OK);
+  pipeline.PushCue("cue", 2 * GST_SECOND);
   ASSERT_TRUE(pipeline.WaitUntilSomebodyWaits());
   pipeline.Advance(GST_SECOND);
   pipeline.Set(GST_STATE_PAUSED);

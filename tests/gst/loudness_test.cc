@@ -37,6 +37,7 @@ std::vector<float> Limited(double gain, std::vector<float> pcm) {
 
 TEST(LimiterTest, ItsCeilingIsMinusOneDecibel) { EXPECT_NEAR(20 * std::log10(kCeiling), -1, 1e-6); }
 
+// Check: 63
 TEST(LimiterTest, NoSampleIsAboveTheCeiling) {
   for (const double gain : {0.1, 1.0, 3.0, 100.0}) {
     for (const float sample : Limited(gain, Noise(48000, 1.5F, 1))) ASSERT_LE(std::fabs(sample), kCeiling);
@@ -45,6 +46,7 @@ TEST(LimiterTest, NoSampleIsAboveTheCeiling) {
 }
 
 // The definition, in double: the share that is taken away is what the sample needs, or what is left of that before.
+// Check: 63
 TEST(LimiterTest, IsItsDefinition) {
   const std::vector<float> pcm = Noise(24000, 1, 2);
   constexpr double kGain = 1.3;
@@ -64,6 +66,7 @@ TEST(LimiterTest, SoundBelowTheCeilingIsOnlyMultiplied) {
   for (size_t i = 0; i < pcm.size(); ++i) ASSERT_EQ(amplified[i], pcm[i] * 2);
 }
 
+// Check: 63
 TEST(LimiterTest, CutsIntoBuffersDoNotMatter) {
   const std::vector<float> pcm = Noise(9600, 1, 4);
   const std::vector<float> whole = Limited(2.5, pcm);
@@ -115,6 +118,7 @@ gstqtts::VoiceLevel LevelFor(double target, const std::string& speaker, const Mo
   return gstqtts::LevelOf(settings, model, voice);
 }
 
+// Check: 63
 TEST(VoiceLevelTest, IsTheDifferenceToTheTarget) {
   EXPECT_FALSE(LevelFor(0, "ann", MeasuredModel()).on);
   EXPECT_NEAR(LevelFor(-14, "ann", MeasuredModel()).gain, std::pow(10, 0.3), 1e-12);
@@ -151,7 +155,7 @@ class LoudnessTest : public GstTest {
  protected:
   // The sound with these properties, of a model whose speakers were measured or not.
   static std::vector<float> Play(const std::string& properties, bool measured = false) {
-    fake::Reset(measured ? MeasuredScript() : fake::DefaultScript());  // the samples have the number of the utterance
+    fake::Reset(measured ? MeasuredScript() : fake::Script());  // the samples have the number of the utterance
     Pipeline pipeline("qttssrc name=src text=abc " + properties + " ! audio/x-raw,format=F32LE ! fakesink async=false");
     Recorder& record = pipeline.Record(true);
     EXPECT_TRUE(pipeline.PlayToEnd());
@@ -164,12 +168,13 @@ class LoudnessTest : public GstTest {
     return sound;
   }
   static fake::Script MeasuredScript() {
-    fake::Script script = fake::DefaultScript();
+    fake::Script script;
     script.info.description.loudness = {{"ann", -20}, {"bob", -30}};
     return script;
   }
 };
 
+// Check: 63
 TEST_F(LoudnessTest, OffChangesNoBit) {
   const std::vector<float> plain = Play("seed=1");
   ASSERT_EQ(plain.size(), size_t{3} * 1920);
@@ -177,6 +182,7 @@ TEST_F(LoudnessTest, OffChangesNoBit) {
   EXPECT_EQ(Play("seed=1 target-loudness=0", true), plain);
 }
 
+// Check: 63
 TEST_F(LoudnessTest, EachVoiceHasItsGain) {
   const std::vector<float> plain = Play("");
   const std::vector<float> ann = Play("speaker=ann target-loudness=-26", true);
@@ -197,36 +203,29 @@ TEST_F(LoudnessTest, LoudSpeechStaysBelowTheCeiling) {
   EXPECT_GT(*most, 0.8F) << "and is loud";
 }
 
+// Check: 63
 TEST_F(LoudnessTest, AnUnmeasuredVoiceIsLeftAloneWithOneWarning) {
   const std::vector<float> plain = Play("");
   EXPECT_EQ(Play("target-loudness=-10"), plain);
-  Pipeline pipeline("qttssrc name=src idle-mode=wait speaker=ann target-loudness=-10 ! fakesink async=false");
-  pipeline.Set(GST_STATE_PLAYING);
-  guint64 id = 0;
-  for (int i = 0; i < 3; ++i) {
-    g_signal_emit_by_name(pipeline.src(), "speak", "a", nullptr, &id);
-    ASSERT_NE(id, 0U);
-  }
-  ASSERT_TRUE(WaitFor([&] { return GetStat(pipeline.src(), "utterances") == 3; }));
-  const auto warnings = pipeline.Pending(GST_MESSAGE_WARNING);
+  Speak speak("idle-mode=wait speaker=ann target-loudness=-10");
+  speak.Set(GST_STATE_PLAYING);
+  for (int i = 0; i < 3; ++i) ASSERT_NE(speak.Say("a"), 0U);
+  speak.AwaitStat("utterances", 3);
+  const auto warnings = speak.Pending(GST_MESSAGE_WARNING);
   ASSERT_EQ(warnings.size(), 1U);
   EXPECT_THAT(ParseProblem(warnings[0].get()).text, HasSubstr("qtts-tool loudness"));
 }
 
 TEST_F(LoudnessTest, IsASettingOfAnUtterance) {
   fake::SetScript(MeasuredScript());
-  Pipeline pipeline("qttssrc name=src idle-mode=wait ! audio/x-raw,format=F32LE ! fakesink async=false");
-  Recorder& record = pipeline.Record(true);
-  pipeline.Set(GST_STATE_PLAYING);
-  for (const double target : {0.0, -26.0}) {
-    GstStructure* params = gst_structure_new("params", "target-loudness", G_TYPE_DOUBLE, target, nullptr);
-    guint64 id = 0;
-    g_signal_emit_by_name(pipeline.src(), "speak", "a", params, &id);
-    gst_structure_free(params);
-    ASSERT_NE(id, 0U);
+  Speak speak("idle-mode=wait ! audio/x-raw,format=F32LE");
+  speak.Record(true);
+  speak.Set(GST_STATE_PLAYING);
+  for (const char* target : {"0.0", "-26.0"}) {
+    ASSERT_NE(speak.Say("a", ("params, target-loudness=(double)" + std::string(target)).c_str()), 0U);
   }
-  ASSERT_TRUE(WaitFor([&] { return record.buffer_count() == 2; }));
-  const auto buffers = record.buffers();
+  speak.Await(2);
+  const auto buffers = speak.buffers();
   float loud = 0;
   float soft = 0;
   constexpr size_t kPlace = 75;  // a sample of the tone

@@ -65,7 +65,9 @@ struct Heard {
   }
 };
 
+// Plays to the end.
 void Collect(Pipeline* pipeline, Heard* heard) {
+  pipeline->Play();
   for (;;) {
     const auto message =
         pipeline->Wait(GST_MESSAGE_ELEMENT | GST_MESSAGE_WARNING | GST_MESSAGE_ERROR | GST_MESSAGE_EOS);
@@ -105,12 +107,11 @@ void Collect(Pipeline* pipeline, Heard* heard) {
 
 // Speaks the property `text`.
 Heard SpeakText(const std::string& text, const std::string& properties = "", bool keep_data = false) {
-  Pipeline pipeline("qttssrc name=src " + properties + " ! fakesink sync=false");
-  g_object_set(pipeline.src(), "text", text.c_str(), nullptr);
-  pipeline.Record(keep_data);
-  pipeline.Begin(GST_STATE_PLAYING);
+  Speak speak(properties);
+  g_object_set(speak.src(), "text", text.c_str(), nullptr);
+  speak.Record(keep_data);
   Heard heard;
-  Collect(&pipeline, &heard);
+  Collect(&speak, &heard);
   return heard;
 }
 
@@ -122,24 +123,12 @@ struct Feed {
 
 // Speaks text of the sink pad, in these pieces.
 Heard SpeakPieces(const Feed& feed, const std::vector<std::string>& pieces) {
-  Pipeline pipeline("qttssrc name=src " + feed.properties + " ! fakesink sync=false");
-  pipeline.Record();
-  Feeder feeder(pipeline.src());
-  pipeline.Begin(GST_STATE_PLAYING);
-  if (feed.caps == nullptr) {
-    feeder.Begin(feed.format);
-  } else {
-    feeder.Send(gst_event_new_stream_start("markup"));
-    const Owned<GstCaps> caps(gst_caps_from_string(feed.caps));
-    feeder.Send(gst_event_new_caps(caps.get()));
-    GstSegment segment;
-    gst_segment_init(&segment, feed.format);
-    feeder.Send(gst_event_new_segment(&segment));
-  }
-  for (const std::string& piece : pieces) EXPECT_EQ(feeder.Push(piece), GST_FLOW_OK);
-  feeder.End();
+  Speak speak(feed.properties);
+  speak.Open(feed.format, feed.caps);
+  for (const std::string& piece : pieces) speak.Push(piece);
+  speak.End();
   Heard heard;
-  Collect(&pipeline, &heard);
+  Collect(&speak, &heard);
   return heard;
 }
 
@@ -278,9 +267,9 @@ TEST_F(MarkupTest, MarkdownAndSubtitlesByTheProperty) {
   fake::Reset();
   EXPECT_EQ(SpeakText("{\\an8}JOHN: <i>Hello</i> [MUSIC]", "markup=subtitle").text(), "Hello");
   fake::Reset();
-  Pipeline pipeline("qttssrc name=src text=\"a **b**\" markup=markdown markup-rules=codes=read ! fakesink");
-  pipeline.Begin(GST_STATE_PLAYING);
-  const auto error = pipeline.Wait(GST_MESSAGE_ERROR);
+  Speak speak("text=\"a **b**\" markup=markdown markup-rules=codes=read");
+  speak.Begin(GST_STATE_PLAYING);
+  const auto error = speak.Wait(GST_MESSAGE_ERROR);
   ASSERT_NE(error, nullptr);
   EXPECT_NE(ParseProblem(error.get()).text.find("the rule \"codes=read\" is unknown"), std::string::npos);
 }
@@ -312,48 +301,29 @@ TEST_F(MarkupTest, ManyAtOnceAreTheSame) {
 // --- speak, interrupt
 
 TEST_F(MarkupTest, SpeakTakesMarkupOfItsOwn) {
-  Pipeline pipeline("qttssrc name=src ! fakesink async=false");
-  Recorder& record = pipeline.Record();
-  Feeder feeder(pipeline.src());
-  pipeline.Set(GST_STATE_PLAYING);
-  feeder.Begin();
-  const auto speak = [&](const char* text, const char* params) {
-    GstStructure* structure = gst_structure_from_string(params, nullptr);
-    guint64 id = 0;
-    g_signal_emit_by_name(pipeline.src(), "speak", text, structure, &id);
-    gst_structure_free(structure);
-    return id;
-  };
-  EXPECT_EQ(speak("**a**", "p, markup=markdown"), 1U);
-  EXPECT_GT(speak("<v B>b</v>", "p, markup=subtitle"), 1U);
-  EXPECT_EQ(speak("c", "p, markup-rules=\"code=loud\""), 0U);
-  const auto warning = pipeline.Wait(GST_MESSAGE_WARNING);
+  Speak speak;
+  speak.Open();
+  EXPECT_EQ(speak.Say("**a**", "p, markup=markdown"), 1U);
+  EXPECT_GT(speak.Say("<v B>b</v>", "p, markup=subtitle"), 1U);
+  EXPECT_EQ(speak.Say("c", "p, markup-rules=\"code=loud\""), 0U);
+  const auto warning = speak.Wait(GST_MESSAGE_WARNING);
   ASSERT_NE(warning, nullptr);
   EXPECT_NE(ParseProblem(warning.get()).text.find("\"code=loud\" is unknown"), std::string::npos);
-  feeder.End();
-  ASSERT_NE(pipeline.Wait(GST_MESSAGE_EOS), nullptr);
-  EXPECT_EQ(record.text(), "ab");
+  speak.End().Expect("ab");
 }
 
 // A break of ten minutes would not end in time for the test.
 TEST_F(MarkupTest, AnInterruptEndsABreak) {
-  Pipeline pipeline("qttssrc name=src is-live=true idle-mode=wait ! fakesink async=false");
-  Recorder& record = pipeline.Record();
-  Feeder feeder(pipeline.src());
-  pipeline.Set(GST_STATE_PLAYING);
-  feeder.Begin();
-  guint64 id = 0;
-  g_signal_emit_by_name(pipeline.src(), "speak", "<speak>a<break time='600s'/>b</speak>", nullptr, &id);
+  Speak speak("is-live=true idle-mode=wait");
+  speak.Open();
+  speak.Say("<speak>a<break time='600s'/>b</speak>");
   ASSERT_TRUE(WaitFor([&] {
-    const auto buffers = record.buffers();
+    const auto buffers = speak.buffers();
     return !buffers.empty() && buffers.back().silent;
   }));
-  guint64 frames = 0;
-  g_signal_emit_by_name(pipeline.src(), "interrupt", &frames);
-  feeder.Push("c");
-  feeder.End();
-  ASSERT_NE(pipeline.Wait(GST_MESSAGE_EOS), nullptr);
-  std::string text = record.text();
+  speak.Interrupt();
+  speak.Push("c").End().ExpectEnd();
+  std::string text = speak.text();
   std::erase(text, '\0');  // silence
   EXPECT_EQ(text, "ac");
 }
@@ -430,25 +400,16 @@ TEST_F(MarkupTest, EachBufferIsADocument) {
 }
 
 TEST_F(MarkupTest, AnInterruptedDocumentEndsOnce) {
-  Pipeline pipeline("qttssrc name=src ! fakesink async=false");
-  Recorder& record = pipeline.Record();
-  Feeder feeder(pipeline.src());
-  pipeline.Set(GST_STATE_PLAYING);
-  feeder.Begin();
+  Speak speak;
+  speak.Open();
   fake::AllowFrames(5);
-  guint64 id = 0;
-  g_signal_emit_by_name(pipeline.src(), "speak",
-                        "<speak><p>one</p><p>two</p><break time='80ms'/><mark name='m'/><p>three</p></speak>", nullptr,
-                        &id);
-  EXPECT_EQ(id, 1U);
-  ASSERT_TRUE(WaitFor([&] { return record.buffer_count() >= 5; }));
-  guint64 frames = 0;
-  g_signal_emit_by_name(pipeline.src(), "interrupt", &frames);
+  EXPECT_EQ(speak.Say("<speak><p>one</p><p>two</p><break time='80ms'/><mark name='m'/><p>three</p></speak>"), 1U);
+  ASSERT_TRUE(WaitFor([&] { return speak.record().buffer_count() >= 5; }));
+  speak.Interrupt();
   fake::AllowFrames(-1);
-  feeder.Push("four");
-  feeder.End();
+  speak.Push("four").End();
   Heard heard;
-  Collect(&pipeline, &heard);
+  Collect(&speak, &heard);
   const auto finished = heard.All("utterance-finished");
   ASSERT_EQ(finished.size(), 2U);
   EXPECT_EQ(finished[0].id, 1U);
@@ -459,39 +420,20 @@ TEST_F(MarkupTest, AnInterruptedDocumentEndsOnce) {
 
 // A document goes on after an interrupt: its rest is not taken for plain text.
 TEST_F(MarkupTest, AnInterruptLeavesTheDocumentOpen) {
-  Pipeline pipeline(
-      "qttssrc name=src segmentation=sentence paragraph-gap=0 utterance-timeout=18446744073709551615 ! "
-      "fakesink async=false");
-  Recorder& record = pipeline.Record();
-  Feeder feeder(pipeline.src());
-  pipeline.Set(GST_STATE_PLAYING);
-  feeder.Begin(GST_FORMAT_BYTES);
-  feeder.Push("<speak><p>One. Tw");
-  ASSERT_TRUE(WaitFor([&] { return record.text() == "One."; }));
-  guint64 frames = 0;
-  g_signal_emit_by_name(pipeline.src(), "interrupt", &frames);
-  feeder.Push("o</p><p>three</p></speak>");
-  feeder.End();
-  ASSERT_NE(pipeline.Wait(GST_MESSAGE_EOS), nullptr);
-  EXPECT_EQ(record.text(), "One.othree");
+  Speak speak("segmentation=sentence paragraph-gap=0 utterance-timeout=18446744073709551615");
+  speak.Open(GST_FORMAT_BYTES).Push("<speak><p>One. Tw").AwaitText("One.");
+  speak.Interrupt();
+  speak.Push("o</p><p>three</p></speak>").End().Expect("One.othree");
 }
 
 // A sentence of a document that stalls is spoken after a while, and its element stays open.
 TEST_F(MarkupTest, AStalledDocumentGoesOn) {
-  Pipeline pipeline("qttssrc name=src segmentation=sentence utterance-timeout=1000000 ! fakesink async=false");
-  Recorder& record = pipeline.Record();
-  Feeder feeder(pipeline.src());
-  pipeline.Set(GST_STATE_PLAYING);
-  feeder.Begin(GST_FORMAT_BYTES);
-  feeder.Push("<speak><voice name='bob'>one");
-  ASSERT_TRUE(WaitFor([&] { return record.text() == "one"; }));
-  feeder.Push(" two</voice></speak>");
-  feeder.End();
-  ASSERT_NE(pipeline.Wait(GST_MESSAGE_EOS), nullptr);
-  EXPECT_EQ(record.text(), "onetwo");
+  Speak speak("segmentation=sentence utterance-timeout=1000000");
+  speak.Open(GST_FORMAT_BYTES).Push("<speak><voice name='bob'>one").AwaitText("one").Push(" two</voice></speak>");
+  speak.End().Expect("onetwo");
   ASSERT_EQ(fake::Requests().size(), 2U);
   EXPECT_EQ(fake::Requests()[1].speaker, "bob");
-  EXPECT_TRUE(pipeline.Pending(GST_MESSAGE_WARNING).empty());
+  EXPECT_TRUE(speak.Pending(GST_MESSAGE_WARNING).empty());
 }
 
 }  // namespace

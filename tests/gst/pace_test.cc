@@ -50,6 +50,7 @@ class PaceTest : public GstTest {
  protected:
   // Plays to the end.
   static Pace Collect(Pipeline* pipeline) {
+    pipeline->Play();
     Pace pace;
     for (;;) {
       auto message = pipeline->Wait(GST_MESSAGE_ELEMENT | GST_MESSAGE_ERROR | GST_MESSAGE_EOS);
@@ -73,21 +74,20 @@ class PaceTest : public GstTest {
   }
 
   static Pace Play(const std::string& properties, const std::string& text, bool keep_data = false) {
-    Pipeline pipeline("qttssrc name=src " + properties + " ! fakesink sync=false");
-    g_object_set(pipeline.src(), "text", text.c_str(), nullptr);
-    pipeline.Record(keep_data);
-    pipeline.Begin(GST_STATE_PLAYING);
-    return Collect(&pipeline);
+    Speak speak(properties);
+    g_object_set(speak.src(), "text", text.c_str(), nullptr);
+    speak.Record(keep_data);
+    return Collect(&speak);
   }
 
   static void UseAlignment() {
-    fake::Script script = fake::DefaultScript();
+    fake::Script script;
     fake::AddAlignment(&script);
     fake::SetScript(script);
   }
 
   static void UseSilentDots() {
-    fake::Script script = fake::DefaultScript();
+    fake::Script script;
     fake::AddAlignment(&script);
     script.silent = '_';
     fake::SetScript(script);
@@ -98,12 +98,9 @@ TEST_F(PaceTest, RateScalesTheLength) {
   for (const double rate : {0.25, 0.5, 0.8, 1.25, 1.5, 2.0, 4.0}) {
     SCOPED_TRACE(rate);
     for (const char* const format : {"S16LE", "F32LE"}) {
-      Pipeline pipeline(std::string("qttssrc name=src text=abcdefghij ! audio/x-raw,format=") + format +
-                        " ! fakesink sync=false");
-      g_object_set(pipeline.src(), "rate", rate, nullptr);
-      pipeline.Record();
-      pipeline.Begin(GST_STATE_PLAYING);
-      const Pace pace = Collect(&pipeline);
+      Speak speak(std::string("text=abcdefghij ! audio/x-raw,format=") + format);
+      g_object_set(speak.src(), "rate", rate, nullptr);
+      const Pace pace = Collect(&speak);
       const auto samples = static_cast<guint64>(std::llround(10 * kFrameSamples / rate));
       EXPECT_EQ(pace.buffers.back().offset_end, samples);
       EXPECT_EQ(pace.end(), gst_util_uint64_scale(samples, GST_SECOND, 24000));
@@ -119,10 +116,9 @@ TEST_F(PaceTest, RateScalesTheLength) {
 
 TEST_F(PaceTest, RateOneChangesNoSample) {
   const Pace plain = Play("", "abcdefghij", true);
-  Pipeline pipeline("qttssrc name=src rate=1 max-silence=0 max-compression=3 text=abcdefghij ! fakesink sync=false");
-  pipeline.Record(true);
-  pipeline.Begin(GST_STATE_PLAYING);
-  const Pace same = Collect(&pipeline);
+  Speak speak("rate=1 max-silence=0 max-compression=3 text=abcdefghij");
+  speak.Record(true);
+  const Pace same = Collect(&speak);
   ASSERT_EQ(same.buffers.size(), plain.buffers.size());
   // The label holds the number of the utterance, which has grown.
   for (size_t i = 0; i < same.buffers.size(); ++i) {
@@ -149,11 +145,9 @@ TEST_F(PaceTest, TextPadsHaveTheTimesOfTheSound) {
   UseAlignment();
   for (const char* const granularity : {"word", "sentence"}) {
     SCOPED_TRACE(granularity);
-    Pipeline pipeline("qttssrc name=src rate=2 text=\"One, two and three!\" ! fakesink sync=false");
-    pipeline.Record();
-    TextSink sink(pipeline.src(), granularity);
-    pipeline.Begin(GST_STATE_PLAYING);
-    Collect(&pipeline);
+    Speak speak("rate=2 text=\"One, two and three!\"");
+    TextSink sink(speak.src(), granularity);
+    Collect(&speak);
     ASSERT_TRUE(sink.Ended());
     if (granularity[0] == 'w') {
       EXPECT_EQ(
@@ -191,11 +185,9 @@ TEST_F(PaceTest, TextPadsKnowOfSilencesThatAreLeftOut) {
   UseSilentDots();
   for (const char* const granularity : {"word", "sentence"}) {
     SCOPED_TRACE(granularity);
-    Pipeline pipeline("qttssrc name=src max-silence=200000000 text=\"One __________ two.\" ! fakesink sync=false");
-    pipeline.Record();
-    TextSink sink(pipeline.src(), granularity);
-    pipeline.Begin(GST_STATE_PLAYING);
-    Collect(&pipeline);
+    Speak speak("max-silence=200000000 text=\"One __________ two.\"");
+    TextSink sink(speak.src(), granularity);
+    Collect(&speak);
     ASSERT_TRUE(sink.Ended());
     ASSERT_FALSE(sink.texts().empty());
     const TextSink::Text last = sink.texts().back();
@@ -204,35 +196,19 @@ TEST_F(PaceTest, TextPadsKnowOfSilencesThatAreLeftOut) {
 }
 
 TEST_F(PaceTest, AnUtteranceMayHaveItsOwnRate) {
-  Pipeline pipeline("qttssrc name=src idle-mode=wait ! fakesink sync=false async=false");
-  pipeline.Record();
-  pipeline.Set(GST_STATE_PLAYING);
-  const auto speak = [&](const char* params) {
-    GstStructure* fields = gst_structure_from_string(params, nullptr);
-    guint64 id = 0;
-    g_signal_emit_by_name(pipeline.src(), "speak", "abcdefghij", fields, &id);
-    gst_structure_free(fields);
-    return id;
-  };
-  const auto samples_of_next = [&] {
-    for (;;) {
-      const auto message = pipeline.Wait(GST_MESSAGE_ELEMENT);
-      if (message == nullptr) return guint64{0};
-      const GstStructure* fields = gst_message_get_structure(message.get());
-      if (gst_structure_has_name(fields, "qtts-utterance-finished")) return GetField(fields, "samples");
-    }
-  };
-  EXPECT_NE(speak("params, rate=2.0"), 0U);
-  EXPECT_EQ(samples_of_next(), 5 * kFrameSamples);
-  EXPECT_NE(speak("params"), 0U);
-  EXPECT_EQ(samples_of_next(), 10 * kFrameSamples);
-  g_object_set(pipeline.src(), "rate", 1.25, nullptr);
-  EXPECT_NE(speak("params, rate=2"), 0U);
-  EXPECT_EQ(samples_of_next(), 5 * kFrameSamples);
-  EXPECT_NE(speak("params"), 0U);
-  EXPECT_EQ(samples_of_next(), 8 * kFrameSamples);
-  EXPECT_EQ(speak("params, rate=5.0"), 0U);
-  const auto warning = pipeline.Wait(GST_MESSAGE_WARNING);
+  Speak speak("idle-mode=wait");
+  speak.Set(GST_STATE_PLAYING);
+  EXPECT_NE(speak.Say("abcdefghij", "params, rate=2.0"), 0U);
+  EXPECT_EQ(speak.Finish().samples, 5 * kFrameSamples);
+  EXPECT_NE(speak.Say("abcdefghij"), 0U);
+  EXPECT_EQ(speak.Finish().samples, 10 * kFrameSamples);
+  g_object_set(speak.src(), "rate", 1.25, nullptr);
+  EXPECT_NE(speak.Say("abcdefghij", "params, rate=2"), 0U);
+  EXPECT_EQ(speak.Finish().samples, 5 * kFrameSamples);
+  EXPECT_NE(speak.Say("abcdefghij"), 0U);
+  EXPECT_EQ(speak.Finish().samples, 8 * kFrameSamples);
+  EXPECT_EQ(speak.Say("abcdefghij", "params, rate=5.0"), 0U);
+  const auto warning = speak.Wait(GST_MESSAGE_WARNING);
   ASSERT_NE(warning, nullptr);
   EXPECT_NE(ParseProblem(warning.get()).text.find("0.25 to 4"), std::string::npos);
 }
@@ -283,36 +259,27 @@ TEST_F(PaceTest, LiveChangesTakeEffectInMidSpeech) {
 // Words that were told ahead of their sound stay true.
 TEST_F(PaceTest, TextPadsKeepTheRateOfTheUtterance) {
   UseAlignment();
-  Pipeline pipeline("qttssrc name=src idle-mode=wait ! fakesink sync=false async=false");
-  pipeline.Record();
-  TextSink sink(pipeline.src(), "word");
+  Speak speak("idle-mode=wait");
+  TextSink sink(speak.src(), "word");
   // Before the second buffer leaves.
   struct Change {
     GstElement* element;
     int buffers = 0;
-  } change{pipeline.src()};
-  const Owned<GstPad> pad(gst_element_get_static_pad(pipeline.src(), "src"));
+  } change{speak.src()};
+  const Owned<GstPad> pad(gst_element_get_static_pad(speak.src(), "src"));
   const auto on_buffer = [](GstPad* /*pad*/, GstPadProbeInfo* /*info*/, gpointer data) {
     auto* at = static_cast<Change*>(data);
     if (++at->buffers == 1) g_object_set(at->element, "rate", 2.0, nullptr);
     return GST_PAD_PROBE_OK;
   };
   gst_pad_add_probe(pad.get(), GST_PAD_PROBE_TYPE_BUFFER, on_buffer, &change, nullptr);
-  pipeline.Set(GST_STATE_PLAYING);
-  const auto speak = [&] {
-    guint64 id = 0;
-    g_signal_emit_by_name(pipeline.src(), "speak", "aaa bbb ccc ddd eee", nullptr, &id);
-    const auto finished = [](GstMessage* message) {
-      return gst_structure_has_name(gst_message_get_structure(message), "qtts-utterance-finished");
-    };
-    for (;;) {
-      const auto message = pipeline.Wait(GST_MESSAGE_ELEMENT);
-      if (message == nullptr) return guint64{0};
-      if (finished(message.get())) return GetField(gst_message_get_structure(message.get()), "samples");
-    }
+  speak.Set(GST_STATE_PLAYING);
+  const auto samples = [&] {
+    speak.Say("aaa bbb ccc ddd eee");
+    return speak.Finish().samples;
   };
-  EXPECT_EQ(speak(), 19 * kFrameSamples) << "the rate with which it began";
-  EXPECT_EQ(speak(), 19 * kFrameSamples / 2);
+  EXPECT_EQ(samples(), 19 * kFrameSamples) << "the rate with which it began";
+  EXPECT_EQ(samples(), 19 * kFrameSamples / 2);
   const auto texts = sink.texts();
   ASSERT_GE(texts.size(), 5U);
   EXPECT_EQ(texts[4], (TextSink::Text{"eee", 16 * 80, 3 * 80}));
@@ -323,29 +290,17 @@ TEST_F(PaceTest, InterruptsTellHowFarTheSpeechCame) {
   LivePipeline pipeline("idle-mode=wait rate=2 text=\"aaa bbb ccc ddd eee fff\"");
   pipeline.Set(GST_STATE_PLAYING);
   ASSERT_TRUE(pipeline.AdvanceUntil(8));
-  guint64 frames = 0;
-  g_signal_emit_by_name(pipeline.src(), "interrupt", &frames);
-  guint64 spoken = 0;
-  guint64 samples = 0;
-  while (samples == 0) {
-    const auto message = pipeline.Wait(GST_MESSAGE_ELEMENT);
-    ASSERT_NE(message, nullptr);
-    const GstStructure* fields = gst_message_get_structure(message.get());
-    if (!gst_structure_has_name(fields, "qtts-utterance-finished")) continue;
-    spoken = GetField(fields, "text-spoken-chars");
-    samples = GetField(fields, "samples");
-  }
+  const guint64 frames = pipeline.Interrupt();
+  const Finished finished = pipeline.Finish();
   // 2 frames of text for each frame of sound.
-  const double reached = 2.0 * static_cast<double>(samples) / kFrameSamples;
-  EXPECT_NEAR(static_cast<double>(spoken), reached, 1.5);
+  const double reached = 2.0 * static_cast<double>(finished.samples) / kFrameSamples;
+  EXPECT_NEAR(static_cast<double>(finished.text_spoken_chars), reached, 1.5);
   EXPECT_GE(frames, 8U);
 }
 
 // The engine has made all of it, and announces nothing more.
 TEST_F(PaceTest, FramesOfWhichNothingIsLeftDoNotStopTheSpeech) {
-  fake::Script script = fake::DefaultScript();
-  script.silent = '_';
-  fake::SetScript(script);
+  fake::SetScript({.silent = '_'});
   for (const char* const properties : {"max-silence=80000000", "rate=4", "rate=4 max-silence=40000000"}) {
     SCOPED_TRACE(properties);
     const int64_t made = fake::GetCounters().frames;
@@ -360,22 +315,15 @@ TEST_F(PaceTest, FramesOfWhichNothingIsLeftDoNotStopTheSpeech) {
 }
 
 TEST_F(PaceTest, AFlushBeginsAnew) {
-  Pipeline pipeline("qttssrc name=src rate=1.5 ! fakesink sync=false async=false");
-  pipeline.Record();
+  Speak speak("rate=1.5");
   fake::AllowFrames(5);
-  Feeder feeder(pipeline.src());
-  pipeline.Set(GST_STATE_PLAYING);
-  feeder.Begin();
-  feeder.Push("abcdefghij");
-  ASSERT_TRUE(WaitFor([&] { return pipeline.record().buffer_count() >= 4; }));
-  pipeline.record().ClearWhenFlushed();
-  feeder.Send(gst_event_new_flush_start());
-  feeder.Send(gst_event_new_flush_stop(TRUE));
+  speak.Push("abcdefghij");
+  ASSERT_TRUE(WaitFor([&] { return speak.record().buffer_count() >= 4; }));
+  speak.record().ClearWhenFlushed();
+  speak.Flush();
   fake::AllowFrames(-1);
-  feeder.Begin();
-  feeder.Push("abcdef");
-  feeder.End();
-  const Pace pace = Collect(&pipeline);
+  speak.Open().Push("abcdef").End();
+  const Pace pace = Collect(&speak);
   ASSERT_FALSE(pace.finished.empty());
   EXPECT_EQ(pace.Finished(pace.finished.size() - 1, "samples"), 4 * kFrameSamples);
   EXPECT_EQ(pace.end(), 4 * kPaceFrame);
@@ -391,19 +339,13 @@ struct TimedCue {
 class FitTest : public PaceTest {
  protected:
   static Pace PlayCues(const std::string& properties, const std::vector<TimedCue>& cues) {
-    Pipeline pipeline("qttssrc name=src text-timing=compress " + properties + " ! fakesink sync=false");
-    pipeline.Record();
-    Feeder feeder(pipeline.src());
-    pipeline.Begin(GST_STATE_PLAYING);
-    feeder.Begin();
+    Speak speak("text-timing=compress " + properties);
+    speak.Open();
     for (const TimedCue& cue : cues) {
-      GstBuffer* buffer = gst_buffer_new_memdup(cue.text, std::strlen(cue.text));
-      GST_BUFFER_PTS(buffer) = cue.begin * GST_MSECOND;
-      GST_BUFFER_DURATION(buffer) = (cue.end - cue.begin) * GST_MSECOND;
-      EXPECT_EQ(gst_pad_chain(feeder.sink(), buffer), GST_FLOW_OK);
+      speak.PushCue(cue.text, cue.begin * GST_MSECOND, (cue.end - cue.begin) * GST_MSECOND);
     }
-    feeder.End();
-    return Collect(&pipeline);
+    speak.End();
+    return Collect(&speak);
   }
 };
 
@@ -454,13 +396,7 @@ TEST_F(FitTest, LiveSpeechFitsIntoWhatIsLeft) {
     SCOPED_TRACE(idle);
     fake::AllowFrames(0);
     LivePipeline pipeline("text-timing=compress max-compression=2.5 idle-mode=" + std::string(idle));
-    Feeder feeder(pipeline.src());
-    pipeline.Set(GST_STATE_PLAYING);
-    feeder.Begin();
-    GstBuffer* buffer = gst_buffer_new_memdup("abcdefghijklmnopqrstuvwxy", 25);  // 2 s
-    GST_BUFFER_PTS(buffer) = 0;
-    GST_BUFFER_DURATION(buffer) = 2 * GST_SECOND;
-    EXPECT_EQ(gst_pad_chain(feeder.sink(), buffer), GST_FLOW_OK);
+    pipeline.PushCue("abcdefghijklmnopqrstuvwxy", 0, 2 * GST_SECOND);  // 2 s
     ASSERT_TRUE(WaitFor([&] { return fake::GetCounters().live_streams == 1; }));
     if (idle[0] == 's') {
       ASSERT_TRUE(pipeline.AdvanceUntil(50));
@@ -490,16 +426,13 @@ TEST_F(FitTest, WordsAreThoseOfTheFittedSound) {
 }
 
 TEST_F(FitTest, ACueWithoutAnEndIsNotFitted) {
-  Pipeline pipeline("qttssrc name=src text-timing=compress ! fakesink sync=false");
-  pipeline.Record();
-  Feeder feeder(pipeline.src());
-  pipeline.Begin(GST_STATE_PLAYING);
-  feeder.Begin();
+  Speak speak("text-timing=compress");
+  speak.Open();
   GstBuffer* buffer = gst_buffer_new_memdup("abcd", 4);
   GST_BUFFER_PTS(buffer) = GST_SECOND;
-  EXPECT_EQ(gst_pad_chain(feeder.sink(), buffer), GST_FLOW_OK);
-  feeder.End();
-  const Pace pace = Collect(&pipeline);
+  EXPECT_EQ(gst_pad_chain(speak.feeder().sink(), buffer), GST_FLOW_OK);
+  speak.End();
+  const Pace pace = Collect(&speak);
   EXPECT_EQ(pace.Finished(0, "duration"), 4 * kPaceFrame);
   EXPECT_EQ(pace.Finished(0, "cue-duration"), GST_CLOCK_TIME_NONE);
 }

@@ -14,65 +14,37 @@
 namespace qtts::testing {
 namespace {
 
-guint64 Speak(GstElement* element, const std::string& text, const char* params = nullptr) {
-  GstStructure* structure = params != nullptr ? gst_structure_from_string(params, nullptr) : nullptr;
-  guint64 id = 0;
-  g_signal_emit_by_name(element, "speak", text.c_str(), structure, &id);
-  if (structure != nullptr) gst_structure_free(structure);
-  return id;
-}
-
-void Interrupt(GstElement* element) {
-  guint64 frames = 0;
-  g_signal_emit_by_name(element, "interrupt", &frames);
-}
-
 // All that an application observes of a run, one line each, without measured times.
-class Scene {
+class Scene : public Speak {
  public:
-  explicit Scene(guint parallel, const std::string& properties = "") {
-    g_random_set_seed(7);  // seeds drawn by the element
-    pipeline_.emplace("qttssrc name=src parallel=" + std::to_string(parallel) + " " + properties +
-                      " ! fakesink async=false");
-    record_ = &pipeline_->Record();
-    feeder_.emplace(pipeline_->src());
-  }
+  explicit Scene(guint parallel, const std::string& properties = "") : Speak(Seeded(parallel, properties)) {}
 
-  GstElement* src() const { return pipeline_->src(); }
-  Pipeline& pipeline() { return *pipeline_; }
-  Feeder& feeder() { return *feeder_; }
-  Recorder& record() { return *record_; }
-
-  void Play(GstFormat format = GST_FORMAT_TIME) {
-    pipeline_->Set(GST_STATE_PLAYING);
-    feeder_->Begin(format);
-  }
   // Waits for the messages of `count` more finished utterances.
   void AwaitFinished(int count) {
     while (count > 0) {
-      auto message = pipeline_->Wait(GST_MESSAGE_ELEMENT | GST_MESSAGE_WARNING | GST_MESSAGE_ERROR);
+      auto message = Wait(GST_MESSAGE_ELEMENT | GST_MESSAGE_WARNING | GST_MESSAGE_ERROR);
       ASSERT_NE(message, nullptr);
       if (gst_message_has_name(message.get(), "qtts-utterance-finished")) --count;
       Note(std::move(message));
     }
   }
   // Ends the text and waits for the end of the stream, or an error.
-  void End() {
-    feeder_->End();
+  void PlayOut() {
+    feeder().End();
     for (;;) {
-      auto message = pipeline_->Wait(GST_MESSAGE_ELEMENT | GST_MESSAGE_WARNING | GST_MESSAGE_ERROR | GST_MESSAGE_EOS);
+      auto message = Wait(GST_MESSAGE_ELEMENT | GST_MESSAGE_WARNING | GST_MESSAGE_ERROR | GST_MESSAGE_EOS);
       ASSERT_NE(message, nullptr);
       const bool end = (GST_MESSAGE_TYPE(message.get()) & (GST_MESSAGE_EOS | GST_MESSAGE_ERROR)) != 0;
       Note(std::move(message));
       if (end) break;
     }
     // After an error the base class sends this event.
-    EXPECT_TRUE(WaitFor([this] { return record_->events().back() == GST_EVENT_EOS; }));
+    EXPECT_TRUE(WaitFor([this] { return record().events().back() == GST_EVENT_EOS; }));
   }
 
   std::vector<std::string> Transcript() {
-    std::vector<std::string> lines = messages_;
-    for (const Recorder::Item& item : record_->items()) {
+    std::vector<std::string> lines = notes_;
+    for (const Recorder::Item& item : record().items()) {
       if (!item.is_buffer) {
         lines.emplace_back(gst_event_type_get_name(item.event));
         continue;
@@ -94,6 +66,11 @@ class Scene {
   }
 
  private:
+  // The properties of an element that draws the same seeds as each other one.
+  static std::string Seeded(guint parallel, const std::string& properties) {
+    g_random_set_seed(7);
+    return "parallel=" + std::to_string(parallel) + " " + properties;
+  }
   void Note(Owned<GstMessage> message) {
     std::string line = gst_message_type_get_name(GST_MESSAGE_TYPE(message.get()));
     if ((GST_MESSAGE_TYPE(message.get()) & (GST_MESSAGE_WARNING | GST_MESSAGE_ERROR)) != 0) {
@@ -106,13 +83,10 @@ class Scene {
       g_free(text);
       gst_structure_free(copy);
     }
-    messages_.push_back(std::move(line));
+    notes_.push_back(std::move(line));
   }
 
-  std::optional<Pipeline> pipeline_;
-  std::optional<Feeder> feeder_;
-  Recorder* record_ = nullptr;
-  std::vector<std::string> messages_;
+  std::vector<std::string> notes_;
 };
 
 class ParallelTest : public GstTest {
@@ -145,12 +119,12 @@ class ParallelTest : public GstTest {
 };
 
 TEST_F(ParallelTest, ManyTextsLeaveInOrder) {
-  ExpectSame(fake::DefaultScript(), [](Scene& run) {
-    run.Play();
+  ExpectSame({}, [](Scene& run) {
+    run.Open();
     for (int i = 0; i < 150; ++i) {
-      run.feeder().Push("text " + std::to_string(i) + std::string(static_cast<size_t>(i * 7 % 60), '.'));
+      run.Push("text " + std::to_string(i) + std::string(static_cast<size_t>(i * 7 % 60), '.'));
     }
-    run.End();
+    run.PlayOut();
   });
 }
 
@@ -159,9 +133,9 @@ TEST_F(ParallelTest, SeedsAreThoseOfOneByOne) {
   const auto seeds = [](guint parallel) {
     fake::Reset();
     Scene run(parallel);
-    run.Play();
-    for (int i = 0; i < 20; ++i) Speak(run.src(), "text", i % 3 == 0 ? "params, seed=5" : nullptr);
-    run.End();
+    run.Open();
+    for (int i = 0; i < 20; ++i) run.Say("text", i % 3 == 0 ? "params, seed=5" : nullptr);
+    run.PlayOut();
     std::vector<uint64_t> all;
     for (const Request& request : fake::Requests()) all.push_back(request.seed);
     return all;
@@ -175,86 +149,79 @@ TEST_F(ParallelTest, SeedsAreThoseOfOneByOne) {
 TEST_F(ParallelTest, AsManyAsAskedForAreMadeAtOnce) {
   fake::AllowFrames(0);
   Scene run(4);
-  run.Play();
-  for (int i = 0; i < 10; ++i) run.feeder().Push("text " + std::to_string(i));
+  run.Open();
+  for (int i = 0; i < 10; ++i) run.Push("text " + std::to_string(i));
   ASSERT_TRUE(Started(4));
   std::this_thread::sleep_for(std::chrono::milliseconds(50));
   EXPECT_EQ(fake::Requests().size(), 4U);
   EXPECT_EQ(GetStat(run.src(), "queued-utterances"), 9U) << "they stay in the queue until their turn comes";
   fake::AllowFrames(-1);
-  run.End();
+  run.PlayOut();
   EXPECT_EQ(fake::Requests().size(), 10U);
 }
 
 TEST_F(ParallelTest, SpeechThatIsMadeInParallelIsNotRealTime) {
   fake::AllowFrames(0);
   Scene run(4);
-  run.Play();
-  run.feeder().Push("text 0");
+  run.Open();
+  run.Push("text 0");
   ASSERT_TRUE(Started(1));
-  for (int i = 1; i < 4; ++i) run.feeder().Push("text " + std::to_string(i));
+  for (int i = 1; i < 4; ++i) run.Push("text " + std::to_string(i));
   ASSERT_TRUE(Started(4));
   for (size_t i = 0; i < 4; ++i) EXPECT_FALSE(fake::Requests()[i].real_time) << i;
   fake::AllowFrames(-1);
-  run.End();
+  run.PlayOut();
 }
 
 // The texts exceed the limit of the queue for parallel=1, and are all made at once.
 TEST_F(ParallelTest, TheQueueHoldsTwiceAsMany) {
-  fake::Script script = fake::DefaultScript();
-  script.slots = 200;
-  fake::Reset(script);
+  fake::Reset({.slots = 200});
   fake::AllowFrames(0);
   Scene run(100);
-  run.Play();
+  run.Open();
   std::thread upstream([&] {
-    for (int i = 0; i < 201; ++i) run.feeder().Push("text");
+    for (int i = 0; i < 201; ++i) run.Push("text");
   });
   ASSERT_TRUE(Started(100));
   upstream.join();
   EXPECT_EQ(GetStat(run.src(), "queued-utterances"), 200U);
   fake::AllowFrames(-1);
-  run.End();
+  run.PlayOut();
 }
 
 // Errors, refusals, texts with nothing to say, gaps, events and settings in the middle.
 TEST_F(ParallelTest, TroubleComesInItsTurn) {
-  fake::Script script = fake::DefaultScript();
+  fake::Script script;
   script.start = Status::InvalidArgument("It will not do.");
   script.start_match = "refused";
   script.fail_at_frame = 3;
   script.failure = Status::Internal("It broke.");
   script.failure_match = "broken";
   ExpectSame(script, [](Scene& run) {
-    run.Play();
+    run.Open();
     for (int round = 0; round < 6; ++round) {
-      run.feeder().Push("good");
-      Speak(run.src(), "refused", "params, instruct=loudly");
-      run.feeder().Push("?!");
-      run.feeder().Push("broken text");
-      run.feeder().Send(gst_event_new_custom(GST_EVENT_CUSTOM_DOWNSTREAM, gst_structure_new_empty("mark")));
-      run.feeder().Send(gst_event_new_custom(GST_EVENT_CUSTOM_DOWNSTREAM,
-                                             gst_structure_from_string("qtts/set-voice, speaker=bob", nullptr)));
-      run.feeder().Push("late");
+      run.Push("good");
+      run.Say("refused", "params, instruct=loudly");
+      run.Push("?!");
+      run.Push("broken text");
+      run.Send("mark");
+      run.Send("qtts/set-voice, speaker=bob");
+      run.Push("late");
     }
-    run.End();
+    run.PlayOut();
   });
 }
 
 // Timed text: gaps before it, and cuts at its end.
 TEST_F(ParallelTest, CuesHold) {
   ExpectSame(
-      fake::DefaultScript(),
+      {},
       [](Scene& run) {
-        run.Play();
+        run.Open();
         for (guint64 i = 0; i < 12; ++i) {
-          const std::string text(static_cast<size_t>(1 + i % 5), 'a');
-          GstBuffer* buffer = gst_buffer_new_memdup(text.data(), text.size());
-          GST_BUFFER_PTS(buffer) = i * 200 * GST_MSECOND;
-          GST_BUFFER_DURATION(buffer) = 200 * GST_MSECOND;
-          gst_pad_chain(run.feeder().sink(), buffer);
+          run.PushCue(std::string(1 + i % 5, 'a'), i * 200 * GST_MSECOND, 200 * GST_MSECOND);
         }
-        run.End();
+        run.PlayOut();
       },
       "text-timing=clip");
 }
@@ -262,90 +229,89 @@ TEST_F(ParallelTest, CuesHold) {
 // Nothing behind a growing text is made ahead.
 TEST_F(ParallelTest, GrowingTextIsMadeInItsTurn) {
   ExpectSame(
-      fake::DefaultScript(),
+      {},
       [](Scene& run) {
         fake::AllowFrames(0);  // the first frame reports the whole text
-        run.Play();
+        run.Open();
         for (int i = 0; i < 8; ++i) {
-          run.feeder().Push("Beginning, ");
-          Speak(run.src(), "between");
-          run.feeder().Push("end.");
-          run.feeder().Send(
-              gst_event_new_custom(GST_EVENT_CUSTOM_DOWNSTREAM, gst_structure_new_empty("qtts/end-utterance")));
+          run.Push("Beginning, ");
+          run.Say("between");
+          run.Push("end.");
+          run.Send("qtts/end-utterance");
         }
         fake::AllowFrames(-1);
-        run.End();
+        run.PlayOut();
       },
       "segmentation=stream");
 }
 
 TEST_F(ParallelTest, LostDeviceEndsTheStream) {
-  fake::Script script = fake::DefaultScript();
+  fake::Script script;
   script.fail_at_frame = 2;
   script.failure = Status::DeviceUnavailable("The GPU is gone.");
   script.failure_match = "broken";
   ExpectSame(script, [](Scene& run) {
     fake::AllowFrames(4);  // of the first: the device is lost while its frames are being played
-    run.Play();
-    run.feeder().Push("good");
+    run.Open();
+    run.Push("good");
     run.AwaitFinished(1);
-    run.feeder().Push("broken");
-    run.feeder().Push("never");
+    run.Push("broken");
+    run.Push("never");
     fake::AllowFrames(-1);
-    run.End();
+    run.PlayOut();
   });
 }
 
 // --- drops
 
 TEST_F(ParallelTest, InterruptDropsWhatIsMadeAhead) {
-  ExpectSame(fake::DefaultScript(), [](Scene& run) {
+  ExpectSame({}, [](Scene& run) {
     fake::AllowFrames(0);
-    run.Play();
-    for (int i = 0; i < 10; ++i) run.feeder().Push("text");
+    run.Open();
+    for (int i = 0; i < 10; ++i) run.Push("text");
     ASSERT_TRUE(WaitFor([] { return !fake::Requests().empty(); }));
-    Interrupt(run.src());
+    run.Interrupt();
     EXPECT_TRUE(WaitFor([] { return fake::GetCounters().live_streams == 0; }));
     run.AwaitFinished(10);
     fake::AllowFrames(-1);
-    run.feeder().Push("after it");
+    run.Push("after it");
     run.AwaitFinished(1);
-    run.End();
+    run.PlayOut();
     EXPECT_EQ(run.record().text(), "after it");
   });
 }
 
 TEST_F(ParallelTest, ClearQueueKeepsTheCurrentUtterance) {
-  ExpectSame(fake::DefaultScript(), [](Scene& run) {
+  ExpectSame({}, [](Scene& run) {
     fake::AllowFrames(0);
-    run.Play();
-    run.feeder().Push("current");
+    run.Open();
+    run.Push("current");
     ASSERT_TRUE(Started(1));
-    for (int i = 0; i < 5; ++i) run.feeder().Push("dropped");
+    for (int i = 0; i < 5; ++i) run.Push("dropped");
     g_signal_emit_by_name(run.src(), "clear-queue");
     EXPECT_TRUE(WaitFor([] { return fake::GetCounters().live_streams == 1; }));
     run.AwaitFinished(5);
-    run.feeder().Push("and later");
+    run.Push("and later");
     fake::AllowFrames(-1);
-    run.End();
+    run.PlayOut();
     EXPECT_EQ(run.record().text(), "currentand later");
   });
 }
 
 TEST_F(ParallelTest, FlushDropsWhatIsMadeAhead) {
-  ExpectSame(fake::DefaultScript(), [](Scene& run) {
+  ExpectSame({}, [](Scene& run) {
     fake::AllowFrames(0);
-    run.Play();
-    for (int i = 0; i < 5; ++i) run.feeder().Push("dropped");
+    run.Open();
+    for (int i = 0; i < 5; ++i) run.Push("dropped");
     ASSERT_TRUE(WaitFor([] { return !fake::Requests().empty(); }));
     run.feeder().Send(gst_event_new_flush_start());
     EXPECT_TRUE(WaitFor([] { return fake::GetCounters().live_streams == 0; }));
     run.feeder().Send(gst_event_new_flush_stop(TRUE));
     run.AwaitFinished(5);
     fake::AllowFrames(-1);
-    run.feeder().Begin();
-    for (int i = 0; i < 5; ++i) run.feeder().Push("after");
-    run.End();
+    run.Open();
+    for (int i = 0; i < 5; ++i) run.Push("after");
+    run.PlayOut();
     EXPECT_EQ(run.record().text(), "afterafterafterafterafter");
   });
 }
@@ -353,40 +319,37 @@ TEST_F(ParallelTest, FlushDropsWhatIsMadeAhead) {
 // An end-of-stream of the application lets the current utterance finish.
 TEST_F(ParallelTest, EndOfStreamKeepsTheCurrentUtterance) {
   ExpectSame(
-      fake::DefaultScript(),
+      {},
       [](Scene& run) {
         fake::AllowFrames(0);
-        run.Play();
-        run.feeder().Push("current");
+        run.Open();
+        run.Push("current");
         ASSERT_TRUE(Started(1));
         fake::AllowFrames(1);
         ASSERT_TRUE(WaitFor([&] { return run.record().buffer_count() == 1; }));
-        for (int i = 0; i < 5; ++i) run.feeder().Push("dropped");
+        for (int i = 0; i < 5; ++i) run.Push("dropped");
         gst_element_send_event(run.src(), gst_event_new_eos());
         EXPECT_TRUE(WaitFor([] { return fake::GetCounters().live_streams == 1; }));
         fake::AllowFrames(-1);
-        run.End();
+        run.PlayOut();
         EXPECT_EQ(run.record().text(), "current");
       },
       "retry=0");
 }
 
 TEST_F(ParallelTest, StopsAtAnyTime) {
-  fake::Script script = fake::DefaultScript();
-  script.frame_time = std::chrono::milliseconds(1);
-  fake::Reset(script);
+  fake::Reset({.frame_time = std::chrono::milliseconds(1)});
   Scene run(8);
   for (int round = 0; round < 40; ++round) {
-    run.Play();
-    for (int i = 0; i < 12; ++i) Speak(run.src(), "text");
+    run.Open();
+    for (int i = 0; i < 12; ++i) run.Say("text");
     std::this_thread::sleep_for(std::chrono::microseconds(round * 150));
-    if (round % 4 == 0) Interrupt(run.src());
+    if (round % 4 == 0) run.Interrupt();
     if (round % 4 == 1) g_signal_emit_by_name(run.src(), "clear-queue");
     if (round % 4 == 2) {
-      run.feeder().Send(gst_event_new_flush_start());
-      run.feeder().Send(gst_event_new_flush_stop(TRUE));
+      run.Flush();
     }
-    run.pipeline().Set(GST_STATE_READY);
+    run.Set(GST_STATE_READY);
     EXPECT_TRUE(WaitFor([] { return fake::GetCounters().live_streams == 0; }));
   }
 }
@@ -395,36 +358,34 @@ TEST_F(ParallelTest, StopsAtAnyTime) {
 
 // Utterances made ahead do not wait for slots that others use; one slot suffices for all texts.
 TEST_F(ParallelTest, OnlySpareSlotsAreUsed) {
-  fake::Script script = fake::DefaultScript();
+  fake::Script script;
   for (const int slots : {1, 2, 3}) {
     SCOPED_TRACE(slots);
     script.slots = slots;
     ExpectSame(script, [](Scene& run) {
-      run.Play();
-      for (int i = 0; i < 40; ++i) run.feeder().Push("text " + std::to_string(i));
-      run.End();
+      run.Open();
+      for (int i = 0; i < 40; ++i) run.Push("text " + std::to_string(i));
+      run.PlayOut();
     });
   }
 }
 
 // Two elements that each want more slots than exist.
 TEST_F(ParallelTest, ElementsThatCompeteForSlotsBothFinish) {
-  fake::Script script = fake::DefaultScript();
-  script.slots = 4;
-  fake::Reset(script);
+  fake::Reset({.slots = 4});
   Scene one(8);
   Scene two(8);
-  one.Play();
-  two.Play();
+  one.Open();
+  two.Open();
   std::string expected;
   for (int i = 0; i < 60; ++i) {
     const std::string text = std::to_string(i) + std::string(static_cast<size_t>(i % 40), '.');
     expected += text;
-    one.feeder().Push(text);
-    two.feeder().Push(text);
+    one.Push(text);
+    two.Push(text);
   }
-  one.End();
-  two.End();
+  one.PlayOut();
+  two.PlayOut();
   EXPECT_EQ(one.record().text(), expected);
   EXPECT_EQ(two.record().text(), expected);
 }
@@ -435,9 +396,9 @@ constexpr int64_t kFramesOfFour = 4 * (1024 * 1024 / (1920 * 4) + 1 + 25);
 // While downstream accepts nothing, no more is made.
 TEST_F(ParallelTest, BackPressureHolds) {
   Scene run(4, "retry=0");
-  run.pipeline().Set(GST_STATE_PAUSED);
-  run.feeder().Begin();
-  for (int i = 0; i < 10; ++i) Speak(run.src(), std::string(5000, 'a'));
+  run.Set(GST_STATE_PAUSED);
+  run.Open();
+  for (int i = 0; i < 10; ++i) run.Say(std::string(5000, 'a').c_str());
   ASSERT_TRUE(WaitFor([] { return fake::GetCounters().frames >= EngineOptions().lead_frames; }));
   int64_t frames = 0;
   EXPECT_TRUE(WaitFor([&] {
@@ -450,9 +411,9 @@ TEST_F(ParallelTest, BackPressureHolds) {
 // While the current utterance waits for text, those behind it are made, up to the bound.
 TEST_F(ParallelTest, WhatIsMadeAheadIsBounded) {
   Scene run(4, "segmentation=stream utterance-timeout=18446744073709551615");
-  run.Play();
-  run.feeder().Push("Growing");
-  for (int i = 0; i < 6; ++i) Speak(run.src(), std::string(1000, 'a'));
+  run.Open();
+  run.Push("Growing");
+  for (int i = 0; i < 6; ++i) run.Say(std::string(1000, 'a').c_str());
   ASSERT_TRUE(WaitFor([] { return fake::GetCounters().frames > 4 * 1024 * 1024 / (1920 * 4); }));
   ASSERT_TRUE(WaitFor([&] { return run.record().buffer_count() == 7; }));
   int64_t frames = 0;
@@ -461,7 +422,7 @@ TEST_F(ParallelTest, WhatIsMadeAheadIsBounded) {
     return std::exchange(frames, fake::GetCounters().frames) == fake::GetCounters().frames;
   }));
   EXPECT_LE(frames, kFramesOfFour);
-  run.End();
+  run.PlayOut();
   EXPECT_EQ(run.record().buffer_count(), 6007U);
 }
 

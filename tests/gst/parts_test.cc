@@ -390,12 +390,14 @@ std::multiset<std::string> NamesBetween(const std::string& page, const std::stri
   return names;
 }
 
+// Check: 48
 TEST(Page, ListsEveryFieldOfParams) {
   std::multiset<std::string> expected;
   for (const std::string_view name : SettingNames()) expected.emplace(name);
   EXPECT_EQ(NamesBetween(ReadPage(), "Fields of `params` are named like the properties", "and have"), expected);
 }
 
+// Check: 48
 TEST(Page, ListsEveryReasonOfAnEnd) {
   std::multiset<std::string> expected;
   for (int i = 1; *qtts::EndReasonName(static_cast<qtts::EndReason>(i)) != '\0'; ++i) {
@@ -531,6 +533,7 @@ TEST(Timeline, MissingSilence) {
 
 // --- trimming
 
+// Check: 58
 TEST(LeadingSilenceTrimmer, CutsUpToTheFirstSound) {
   LeadingSilenceTrimmer trimmer(24000);
   trimmer.Restart(true);
@@ -562,6 +565,7 @@ TEST(LeadingSilenceTrimmer, GivesUpAfterASecond) {
 }
 
 // An utterance that was silent to its end must not leave its successor trimmed.
+// Check: 58
 TEST(LeadingSilenceTrimmer, LeavesUtterancesAloneThatAreNotToBeTrimmed) {
   LeadingSilenceTrimmer trimmer(24000);
   trimmer.Restart(true);

@@ -121,9 +121,11 @@ class ReferenceTest : public ::testing::Test {
   std::string folder_;
 };
 
+// Check: 51
 TEST_F(ReferenceTest, IsReadAsTheOfficialPackageReadsIt) { ExpectTheSound(); }
 
 // With any decoder. Each is tried with the others of its format disabled.
+// Check: 51
 TEST_F(ReferenceTest, IsTheSameWithOtherDecoders) {
   const std::vector<std::string> decoders = {"mpg123audiodec", "avdec_mp3",       "avdec_mp3float", "faad",
                                              "avdec_aac",      "avdec_aac_fixed", "fdkaacdec"};
@@ -149,6 +151,7 @@ TEST_F(ReferenceTest, IsTheSameWithOtherDecoders) {
   }
 }
 
+// Check: 51
 TEST_F(ReferenceTest, TagsOfMp3MeanWhatTheyMeanToLibsndfile) {
   const std::string whole = ReadFile(kData + "/mpeg-1.mp3");
   ASSERT_GT(document_["variants"].size(), 8U);
@@ -165,6 +168,7 @@ TEST_F(ReferenceTest, TagsOfMp3MeanWhatTheyMeanToLibsndfile) {
 
 // Files are untrusted: cut anywhere or with any byte changed, they cause no sanitizer report, and implausible gapless
 // information is ignored.
+// Check: 51
 TEST_F(ReferenceTest, DamagedNotesDoNoHarm) {
   const uint32_t seed = std::random_device{}();
   RecordProperty("seed", std::to_string(seed));
@@ -202,6 +206,7 @@ TEST_F(ReferenceTest, DamagedNotesDoNoHarm) {
 }
 
 // Edit lists with several parts or another speed are left to GStreamer.
+// Check: 51
 TEST_F(ReferenceTest, OtherEditListsAreLeftToGStreamer) {
   std::string bytes = ReadFile(kData + "/edit-list.m4a");
   const size_t rate = bytes.find("elst") + 4 + 8 + 8;
@@ -216,6 +221,7 @@ TEST_F(ReferenceTest, OtherEditListsAreLeftToGStreamer) {
 }
 
 // Every kind that is allowed, against GStreamer's own choice of elements for it. The golden files above are the rest.
+// Check: 51
 TEST_F(ReferenceTest, AllowedKindsAreDecodedAsGStreamerDecodesThem) {
   const struct {
     const char* name;
@@ -255,6 +261,7 @@ TEST_F(ReferenceTest, AllowedKindsAreDecodedAsGStreamerDecodesThem) {
 }
 
 // A file may be cut out of a stream, and begin within a frame. More before the first frame is no MP3.
+// Check: 55
 TEST_F(ReferenceTest, FramesMayFollowAPartOfAnother) {
   const std::string whole = ReadFile(kData + "/no-tag.mp3");
   const auto cut = ReadReference(Written("cut.mp3", whole.substr(100)), Never);
@@ -268,6 +275,7 @@ TEST_F(ReferenceTest, FramesMayFollowAPartOfAnother) {
   EXPECT_NE(few.status().message().find("is no recording of a kind that is read"), std::string::npos);
 }
 
+// Check: 55
 TEST_F(ReferenceTest, AMissingDecoderIsNamedWithItsPackage) {
   GstPluginFeature* feature = gst_registry_lookup_feature(gst_registry_get(), "flacdec");
   GstPluginFeature* other = gst_registry_lookup_feature(gst_registry_get(), "avdec_flac");
@@ -289,6 +297,7 @@ TEST_F(ReferenceTest, AMissingDecoderIsNamedWithItsPackage) {
   gst_clear_object(&other);
 }
 
+// Check: 55
 TEST_F(ReferenceTest, ACodecThatIsNotAllowedIsNamed) {
   const std::string path = folder_ + "/speex.ogg";
   Play("audiotestsrc num-buffers=20 ! audioconvert ! audioresample ! speexenc ! oggmux ! filesink location=" + path);
@@ -300,6 +309,7 @@ TEST_F(ReferenceTest, ACodecThatIsNotAllowedIsNamed) {
 }
 
 // qtdemux of GStreamer 1.22 divides by the channels of raw samples, without looking whether there are any.
+// Check: 55
 TEST_F(ReferenceTest, SampleDescriptionsOfMp4AreChecked) {
   const std::string whole = ReadFile(kData + "/edit-list.m4a");
   const size_t description = whole.find("mp4a");
@@ -322,6 +332,7 @@ TEST_F(ReferenceTest, SampleDescriptionsOfMp4AreChecked) {
 }
 
 // Less than 120 s can be more than memory holds. 100 s at 192 kHz in 8 channels are 585 MiB.
+// Check: 55
 TEST_F(ReferenceTest, SamplesAreLimited) {
   const std::string path = folder_ + "/wide.wav";
   Play(
@@ -343,6 +354,7 @@ TEST_F(ReferenceTest, SamplesAreLimited) {
       << recording.status().message();
 }
 
+// Check: 55
 TEST_F(ReferenceTest, ARecordingThatChangesItsRateIsRefused) {
   std::string both;
   for (const char* rate : {"16000", "24000"}) {
@@ -358,6 +370,7 @@ TEST_F(ReferenceTest, ARecordingThatChangesItsRateIsRefused) {
 }
 
 // The codes are the package's. Decoders round differently, and GStreamer's of Opus gives 16 bits.
+// Check: 51
 TEST_F(ReferenceTest, CodesAreTheOfficialPackages) {
   const std::string checkpoint = folder_ + "/checkpoint";
   std::vector<std::string> words = {QTTS_GENERATOR};

@@ -66,6 +66,7 @@ void SpeakUpTo(LivePipeline* pipeline, size_t frames) {
   ASSERT_TRUE(pipeline->AdvanceUntil(pipeline->record().buffer_count() + 4));
 }
 
+// Check: 56
 TEST_P(ResampleTest, ManyUtterancesInALiveStream) {
   constexpr size_t kUtterances = 30;
   LivePipeline pipeline("idle-mode=silence", Between());
@@ -79,38 +80,33 @@ TEST_P(ResampleTest, ManyUtterancesInALiveStream) {
 }
 
 // Silence fills the time until late text comes, within the utterance.
+// Check: 56
 TEST_P(ResampleTest, LateTextInALiveStream) {
   constexpr size_t kPieces = 30;
   LivePipeline pipeline("idle-mode=silence segmentation=stream utterance-timeout=18446744073709551615", Between());
   const Recorder resampled(ResampledPad(pipeline).get());
-  Feeder feeder(pipeline.src());
-  pipeline.Set(GST_STATE_PLAYING);
-  feeder.Begin();
   for (size_t i = 1; i <= kPieces; ++i) {
-    feeder.Push("ab");
+    pipeline.Push("ab");
     SpeakUpTo(&pipeline, 2 * i);
   }
   ExpectUnchangedLength(pipeline.record(), resampled);
 }
 
+// Check: 56
 TEST_P(ResampleTest, SilenceBetweenUtterancesAndBeforeCues) {
   for (const char* silence : {"leading-silence=50000000 utterance-gap=70000000", "text-timing=start"}) {
     SCOPED_TRACE(silence);
-    Pipeline pipeline(std::string("qttssrc name=src ") + silence + Between() + " ! fakesink sync=false");
-    Recorder& record = pipeline.Record();
-    const Recorder resampled(ResampledPad(pipeline).get());
-    Feeder feeder(pipeline.src());
-    pipeline.Begin(GST_STATE_PLAYING);
-    feeder.Begin();
+    Speak speak(std::string(silence) + Between());
+    const Recorder resampled(ResampledPad(speak).get());
+    speak.Open();
     for (guint64 i = 0; i < 30; ++i) {
       GstBuffer* text = gst_buffer_new_memdup("ab", 2);
       GST_BUFFER_PTS(text) = i * 300 * GST_MSECOND;
-      ASSERT_EQ(gst_pad_chain(feeder.sink(), text), GST_FLOW_OK);
+      ASSERT_EQ(gst_pad_chain(speak.feeder().sink(), text), GST_FLOW_OK);
     }
-    feeder.End();
-    ASSERT_NE(pipeline.Wait(GST_MESSAGE_EOS), nullptr);
-    EXPECT_GT(record.buffer_count(), 75U) << "too little silence";
-    EXPECT_NEAR(static_cast<double>(CountSamples(resampled)), static_cast<double>(ExpectedSamples(record)), 1);
+    speak.End().ExpectEnd();
+    EXPECT_GT(speak.record().buffer_count(), 75U) << "too little silence";
+    EXPECT_NEAR(static_cast<double>(CountSamples(resampled)), static_cast<double>(ExpectedSamples(speak.record())), 1);
     ExpectNoBreak(resampled);
   }
 }

@@ -92,6 +92,7 @@ GstClockTime Latency(GstPad* pad) {
 
 class RtpTest : public GstTest, public ::testing::WithParamInterface<const char*> {};
 
+// Check: 57
 TEST_P(RtpTest, PacketsAreOnTime) {
   LivePipeline pipeline("text=abcdefghijklmnopqrst", " ! audioconvert ! audioresample ! " + Encoder(GetParam()));
   const auto sink = pipeline.Find("sink");

@@ -36,51 +36,44 @@ TEST_P(RandomStatesTest, C17TwoHundredStateChangesAtRandomTimes) {
   const uint32_t seed = std::random_device{}();
   SCOPED_TRACE(seed);
   std::mt19937 random(seed);
-  fake::Script script = fake::DefaultScript();
-  script.load_time = std::chrono::milliseconds(3);
-  script.frame_time = std::chrono::milliseconds(1);
-  fake::Reset(script);
-  Pipeline pipeline(std::string("qttssrc name=src text=\"some text that takes a while to be spoken\" ") + GetParam() +
-                    " ! fakesink async=false");
+  fake::Reset({.load_time = std::chrono::milliseconds(3), .frame_time = std::chrono::milliseconds(1)});
+  Speak speak(std::string("text=\"some text that takes a while to be spoken\" ") + GetParam());
   for (int round = 0; round < 200; ++round) {
     const auto state = static_cast<GstState>(GST_STATE_NULL + random() % 4);
-    EXPECT_NE(pipeline.Begin(state), GST_STATE_CHANGE_FAILURE);
+    EXPECT_NE(speak.Begin(state), GST_STATE_CHANGE_FAILURE);
     std::this_thread::sleep_for(std::chrono::microseconds(random() % 8000));
     if (random() % 4 == 0) {
-      EXPECT_NE(gst_element_get_state(pipeline.get(), nullptr, nullptr, kPatience), GST_STATE_CHANGE_FAILURE);
+      EXPECT_NE(gst_element_get_state(speak.get(), nullptr, nullptr, kPatience), GST_STATE_CHANGE_FAILURE);
     }
   }
-  pipeline.Set(GST_STATE_NULL);
-  EXPECT_TRUE(pipeline.Pending(GST_MESSAGE_ERROR).empty());
+  speak.Set(GST_STATE_NULL);
+  EXPECT_TRUE(speak.Pending(GST_MESSAGE_ERROR).empty());
 }
 
 // Changes do not wait, so each one meets the one before it at any point. PLAYING speaks after any sequence.
+// Check: 31
 TEST_P(RandomStatesTest, C17AThousandStateChangesOneRightAfterAnother) {
   const uint32_t seed = std::random_device{}();
   SCOPED_TRACE(seed);
   std::mt19937 random(seed);
-  Pipeline pipeline(std::string("qttssrc name=src ") + GetParam() + " ! fakesink async=false");
-  Recorder& record = pipeline.Record();
-  const Owned<GstPad> pad(gst_element_get_static_pad(pipeline.src(), "src"));
+  Speak speak(GetParam());
+  const Owned<GstPad> pad(gst_element_get_static_pad(speak.src(), "src"));
   for (int change = 0; change < 1000; ++change) {
     // Twice as many between PAUSED and PLAYING as below.
     const GstState states[] = {GST_STATE_NULL, GST_STATE_READY, GST_STATE_PAUSED, GST_STATE_PLAYING};
     const GstState state = random() % 2 == 0 ? states[random() % 4] : states[2 + random() % 2];
-    EXPECT_NE(pipeline.Begin(state), GST_STATE_CHANGE_FAILURE);
-    if (random() % 4 == 0) g_object_set(pipeline.src(), "text", "some text", nullptr);
-    if (random() % 4 == 0) {
-      guint64 frames = 0;
-      g_signal_emit_by_name(pipeline.src(), "interrupt", &frames);
-    }
+    EXPECT_NE(speak.Begin(state), GST_STATE_CHANGE_FAILURE);
+    if (random() % 4 == 0) g_object_set(speak.src(), "text", "some text", nullptr);
+    if (random() % 4 == 0) speak.Interrupt();
     if (change % 100 != 99) continue;
-    pipeline.Begin(GST_STATE_PLAYING);
-    record.Clear();
-    g_object_set(pipeline.src(), "text", "spoken", nullptr);
+    speak.Begin(GST_STATE_PLAYING);
+    speak.record().Clear();
+    g_object_set(speak.src(), "text", "spoken", nullptr);
     // If no text was left, idle-mode=eos has ended the stream before this text came.
-    ASSERT_TRUE(WaitFor([&] { return record.buffer_count() > 3 || GST_PAD_IS_EOS(pad.get()); })) << change;
+    ASSERT_TRUE(WaitFor([&] { return speak.record().buffer_count() > 3 || GST_PAD_IS_EOS(pad.get()); })) << change;
   }
-  pipeline.Set(GST_STATE_NULL);
-  EXPECT_TRUE(pipeline.Pending(GST_MESSAGE_ERROR).empty());
+  speak.Set(GST_STATE_NULL);
+  EXPECT_TRUE(speak.Pending(GST_MESSAGE_ERROR).empty());
 }
 
 // With a constant flow of text and a full queue.
@@ -88,30 +81,26 @@ TEST_P(RandomStatesTest, C17UpstreamIsReleasedByEveryStateChange) {
   const uint32_t seed = std::random_device{}();
   SCOPED_TRACE(seed);
   std::mt19937 random(seed);
-  fake::Script script = fake::DefaultScript();
-  script.frame_time = std::chrono::milliseconds(1);
-  fake::Reset(script);
-  Pipeline pipeline(std::string("qttssrc name=src max-queued-text=10 ") + GetParam() + " ! fakesink async=false");
+  fake::Reset({.frame_time = std::chrono::milliseconds(1)});
+  Speak speak(std::string("max-queued-text=10 ") + GetParam());
   for (int round = 0; round < 40; ++round) {
-    Feeder feeder(pipeline.src());
-    pipeline.Begin(GST_STATE_PLAYING);
+    Feeder feeder(speak.src());
+    speak.Begin(GST_STATE_PLAYING);
     std::thread upstream([&feeder] {
       feeder.Begin();
       while (feeder.Push("some text") == GST_FLOW_OK) continue;
     });
     std::this_thread::sleep_for(std::chrono::microseconds(random() % 8000));
-    if (round % 2 == 0) pipeline.Begin(GST_STATE_PAUSED);
-    EXPECT_EQ(pipeline.Begin(round % 3 == 0 ? GST_STATE_NULL : GST_STATE_READY), GST_STATE_CHANGE_SUCCESS);
+    if (round % 2 == 0) speak.Begin(GST_STATE_PAUSED);
+    EXPECT_EQ(speak.Begin(round % 3 == 0 ? GST_STATE_NULL : GST_STATE_READY), GST_STATE_CHANGE_SUCCESS);
     upstream.join();
   }
-  pipeline.Set(GST_STATE_NULL);
-  EXPECT_TRUE(pipeline.Pending(GST_MESSAGE_ERROR).empty());
+  speak.Set(GST_STATE_NULL);
+  EXPECT_TRUE(speak.Pending(GST_MESSAGE_ERROR).empty());
 }
 
 TEST_F(StatesTest, C17StoppingInMidSpeech) {
-  fake::Script script = fake::DefaultScript();
-  script.frame_time = std::chrono::milliseconds(1);
-  fake::Reset(script);
+  fake::Reset({.frame_time = std::chrono::milliseconds(1)});
   Pipeline pipeline("qttssrc name=src ! fakesink");
   const std::string text(1000, 'x');
   g_object_set(pipeline.src(), "text", text.c_str(), nullptr);
@@ -131,7 +120,7 @@ TEST_F(StatesTest, C16NoFrameIsLostOrRepeatedOverHundredPauses) {
   const uint32_t seed = std::random_device{}();
   SCOPED_TRACE(seed);
   std::mt19937 random(seed);
-  fake::Script script = fake::DefaultScript();
+  fake::Script script;
   script.frame_time = std::chrono::milliseconds(1);
   fake::Reset(script);
   Pipeline pipeline("qttssrc name=src ! fakesink name=sink");
@@ -160,11 +149,11 @@ TEST_F(StatesTest, C16NoFrameIsLostOrRepeatedOverHundredPauses) {
 // --- loading
 
 TEST_F(StatesTest, C20LoadingIsTold) {
-  Pipeline pipeline("qttssrc name=src text=ab ! fakesink");
-  pipeline.Begin(GST_STATE_PLAYING);
+  Speak speak("text=ab");
+  speak.Begin(GST_STATE_PLAYING);
   std::vector<GstProgressType> types;
   for (;;) {
-    const auto message = pipeline.Wait(GST_MESSAGE_PROGRESS | GST_MESSAGE_EOS | GST_MESSAGE_ERROR);
+    const auto message = speak.Wait(GST_MESSAGE_PROGRESS | GST_MESSAGE_EOS | GST_MESSAGE_ERROR);
     ASSERT_NE(message, nullptr);
     if (GST_MESSAGE_TYPE(message.get()) != GST_MESSAGE_PROGRESS) break;
     GstProgressType type = GST_PROGRESS_TYPE_ERROR;
@@ -172,16 +161,16 @@ TEST_F(StatesTest, C20LoadingIsTold) {
     types.push_back(type);
   }
   EXPECT_EQ(types, (std::vector<GstProgressType>{GST_PROGRESS_TYPE_START, GST_PROGRESS_TYPE_COMPLETE}));
-  pipeline.Set(GST_STATE_READY);
-  pipeline.Begin(GST_STATE_PLAYING);
-  ASSERT_NE(pipeline.Wait(GST_MESSAGE_EOS), nullptr);
-  EXPECT_TRUE(Progress(&pipeline).empty()) << "nothing to load";
+  speak.Set(GST_STATE_READY);
+  speak.Begin(GST_STATE_PLAYING);
+  speak.ExpectEnd();
+  EXPECT_TRUE(Progress(&speak).empty()) << "nothing to load";
 }
 
 // A live pipeline has no streaming thread in PAUSED, where gst-launch-1.0 waits for the end of the progress.
 TEST_F(StatesTest, C20LoadingIsToldInPausedWhenLive) {
   for (const bool fails : {false, true}) {
-    fake::Script script = fake::DefaultScript();
+    fake::Script script;
     if (fails) script.load = Status::CorruptModel("The model is broken.");
     fake::Reset(script);
     Pipeline pipeline("qttssrc name=src is-live=true text=ab ! fakesink");
@@ -200,7 +189,7 @@ TEST_F(StatesTest, C20LoadingIsToldInPausedWhenLive) {
 }
 
 TEST_F(StatesTest, C18NoStateChangeWaitsForTheModel) {
-  fake::Script script = fake::DefaultScript();
+  fake::Script script;
   script.load_time = std::chrono::hours(1);
   fake::Reset(script);
   Pipeline pipeline("qttssrc name=src text=ab ! fakesink");
@@ -219,9 +208,7 @@ TEST_F(StatesTest, C18NoStateChangeWaitsForTheModel) {
 }
 
 TEST_F(StatesTest, C18ALoadThatCannotBeCancelledIsLeftBehind) {
-  fake::Script script = fake::DefaultScript();
-  script.load_ignores_cancel = true;
-  fake::Reset(script);
+  fake::Reset({.load_ignores_cancel = true});
   fake::HoldLoads(true);
   Pipeline pipeline("qttssrc name=src text=ab ! fakesink");
   pipeline.Begin(GST_STATE_PLAYING);
@@ -236,7 +223,7 @@ TEST_F(StatesTest, C18C20StoppingAtAnyMomentOfALoad) {
   const uint32_t seed = std::random_device{}();
   SCOPED_TRACE(seed);
   std::mt19937 random(seed);
-  fake::Script script = fake::DefaultScript();
+  fake::Script script;
   script.load_time = std::chrono::milliseconds(2);
   for (const bool ignores : {false, true}) {
     script.load_ignores_cancel = ignores;
@@ -255,7 +242,7 @@ TEST_F(StatesTest, C18C20StoppingAtAnyMomentOfALoad) {
 }
 
 TEST_F(StatesTest, C18TheElementMayGoWhileItsModelLoads) {
-  fake::Script script = fake::DefaultScript();
+  fake::Script script;
   script.load_time = std::chrono::milliseconds(20);
   for (const bool ignores : {false, true}) {
     script.load_ignores_cancel = ignores;
@@ -269,18 +256,16 @@ TEST_F(StatesTest, C18TheElementMayGoWhileItsModelLoads) {
 
 TEST_F(StatesTest, TextSetWhileTheModelLoadsIsSpoken) {
   fake::HoldLoads(true);
-  Pipeline pipeline("qttssrc name=src text=ab ! fakesink");
-  Recorder& record = pipeline.Record();
-  pipeline.Begin(GST_STATE_PLAYING);
+  Speak speak("text=ab");
+  speak.Begin(GST_STATE_PLAYING);
   ASSERT_TRUE(WaitFor([] { return fake::GetCounters().loads == 1; }));
-  g_object_set(pipeline.src(), "text", "cd", nullptr);
+  g_object_set(speak.src(), "text", "cd", nullptr);
   fake::HoldLoads(false);
-  ASSERT_NE(pipeline.Wait(GST_MESSAGE_EOS), nullptr);
-  EXPECT_EQ(record.text(), "abcd");
+  speak.Expect("abcd");
 }
 
 TEST_F(StatesTest, C26TwoElementsShareTheirModel) {
-  fake::Script script = fake::DefaultScript();
+  fake::Script script;
   fake::Reset(script);
   Pipeline first("qttssrc name=src text=ab ! fakesink");
   ASSERT_TRUE(first.PlayToEnd());
@@ -304,8 +289,7 @@ TEST_F(StatesTest, C26InterruptingOneElementLeavesAnotherAlone) {
   ASSERT_TRUE(WaitFor([] { return fake::GetCounters().live_streams == 1; }));
   second.Begin(GST_STATE_PLAYING);
   ASSERT_TRUE(WaitFor([] { return fake::GetCounters().live_streams == 2; }));
-  guint64 frames = 0;
-  g_signal_emit_by_name(first.src(), "interrupt", &frames);
+  first.Interrupt();
   ASSERT_NE(first.Wait(GST_MESSAGE_EOS), nullptr) << "nothing is left to speak";
   fake::AllowFrames(-1);
   ASSERT_NE(second.Wait(GST_MESSAGE_EOS), nullptr);

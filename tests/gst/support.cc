@@ -76,9 +76,9 @@ void KeepLiveObjects() {
   for (GObject* object : LiveObjects()) Permanent().insert(object);
 }
 
-void GstTest::SetUp() { fake::Reset(); }
+GstTest::GstTest() { fake::Reset(); }
 
-void GstTest::TearDown() {
+GstTest::~GstTest() {
   EXPECT_EQ(fake::GetCounters().live_engines, 0);
   EXPECT_EQ(fake::GetCounters().live_streams, 0);
   gst_task_cleanup_all();  // threads of stopped tasks may hold their pads a little longer
@@ -195,6 +195,7 @@ Pipeline::Pipeline(const std::string& launch_line) {
 }
 
 Pipeline::~Pipeline() {
+  feeder_.reset();
   gst_element_set_state(get(), GST_STATE_NULL);
   const Owned<GstObject> bus(GST_OBJECT(gst_element_get_bus(get())));
   gst_bus_set_flushing(GST_BUS(bus.get()), TRUE);
@@ -216,6 +217,10 @@ GstStateChangeReturn Pipeline::Set(GstState state) {
   return result == GST_STATE_CHANGE_ASYNC ? gst_element_get_state(get(), nullptr, nullptr, kPatience) : result;
 }
 
+void Pipeline::Play() {
+  if (GST_STATE_TARGET(get()) < GST_STATE_PAUSED) Begin(GST_STATE_PLAYING);
+}
+
 Owned<GstMessage> Pipeline::Wait(int types) {
   const Owned<GstObject> bus(GST_OBJECT(gst_element_get_bus(get())));
   return Owned<GstMessage>(
@@ -231,6 +236,40 @@ std::vector<Owned<GstMessage>> Pipeline::Pending(int types) {
   return messages;
 }
 
+std::vector<Problem> Pipeline::WarningsUntilEnd() {
+  std::vector<Problem> warnings;
+  for (;;) {
+    const auto message = Wait(GST_MESSAGE_EOS | GST_MESSAGE_WARNING | GST_MESSAGE_ERROR);
+    if (message == nullptr || GST_MESSAGE_TYPE(message.get()) != GST_MESSAGE_WARNING) return warnings;
+    warnings.push_back(ParseProblem(message.get()));
+  }
+}
+
+const GstStructure* Pipeline::NextMessage(const std::string& name) {
+  for (;;) {
+    auto message = Wait(GST_MESSAGE_ELEMENT | GST_MESSAGE_ERROR);
+    if (message == nullptr || GST_MESSAGE_TYPE(message.get()) == GST_MESSAGE_ERROR) {
+      ADD_FAILURE() << "no " << name << (message != nullptr ? ": " + ParseProblem(message.get()).text : "");
+      return nullptr;
+    }
+    messages_.push_back(std::move(message));
+    const GstStructure* fields = gst_message_get_structure(messages_.back().get());
+    if (gst_structure_has_name(fields, name.c_str())) return fields;
+  }
+}
+
+Finished Pipeline::Finish() {
+  const GstStructure* fields = NextMessage("qtts-utterance-finished");
+  if (fields == nullptr) return {.reason = "no message"};
+  return {.id = GetField(fields, "id"),
+          .reason = GetText(fields, "reason"),
+          .frames = GetField(fields, "frames"),
+          .samples = GetField(fields, "samples"),
+          .text_chars = GetField(fields, "text-chars"),
+          .text_spoken_chars = GetField(fields, "text-spoken-chars"),
+          .estimated = GetFlag(fields, "estimated")};
+}
+
 bool Pipeline::PlayToEnd() {
   Begin(GST_STATE_PLAYING);
   const auto message = Wait(GST_MESSAGE_EOS | GST_MESSAGE_ERROR);
@@ -241,6 +280,101 @@ bool Pipeline::PlayToEnd() {
   if (GST_MESSAGE_TYPE(message.get()) == GST_MESSAGE_EOS) return true;
   ADD_FAILURE() << ParseProblem(message.get()).text;
   return false;
+}
+
+Pipeline& Pipeline::Check(bool holds, int line, const std::string& failure) {
+  if (!holds && !failed_) ADD_FAILURE() << "line " << line << " of the test: " << failure;
+  failed_ = failed_ || !holds;
+  return *this;
+}
+
+Pipeline& Pipeline::Await(const std::function<bool()>& condition, int line, const std::string& failure) {
+  return Check(!failed_ && WaitFor(condition), line, failure);
+}
+
+Feeder& Pipeline::feeder() {
+  if (feeder_ == nullptr) feeder_ = std::make_unique<Feeder>(src());
+  return *feeder_;
+}
+
+Pipeline& Pipeline::Open(GstFormat format, const char* caps) {
+  feeder();
+  Play();
+  feeder().Begin(format, caps);
+  return *this;
+}
+
+Pipeline& Pipeline::Push(const std::string& text, int line) {
+  return PushCue(text, GST_CLOCK_TIME_NONE, GST_CLOCK_TIME_NONE, line);
+}
+
+Pipeline& Pipeline::PushCue(const std::string& text, GstClockTime start, GstClockTime duration, int line) {
+  if (feeder_ == nullptr) Open();
+  const GstFlowReturn flow = feeder().Push(text, start, duration);
+  return Check(flow == GST_FLOW_OK, line, std::string("the text was not taken: ") + gst_flow_get_name(flow));
+}
+
+Pipeline& Pipeline::Push(std::initializer_list<const char*> texts, int line) {
+  for (const char* text : texts) Push(std::string(text), line);
+  return *this;
+}
+
+Pipeline& Pipeline::Send(GstEvent* event, int line) {
+  if (feeder_ == nullptr) Open();
+  return Check(feeder().Send(event), line, "the event was not taken");
+}
+
+Pipeline& Pipeline::Send(const char* structure, int line) { return Send(NewEvent(structure), line); }
+
+Pipeline& Pipeline::Flush(bool reset_time, int line) {
+  Send(gst_event_new_flush_start(), line);
+  return Send(gst_event_new_flush_stop(static_cast<gboolean>(reset_time)), line);
+}
+
+Pipeline& Pipeline::End(int line) { return Send(gst_event_new_eos(), line); }
+
+guint64 Pipeline::Say(const char* text, const char* params) const {
+  GstStructure* structure = params != nullptr ? gst_structure_from_string(params, nullptr) : nullptr;
+  EXPECT_EQ(structure != nullptr, params != nullptr) << params;
+  guint64 id = G_MAXUINT64;
+  g_signal_emit_by_name(src(), "speak", text, structure, &id);
+  if (structure != nullptr) gst_structure_free(structure);
+  return id;
+}
+
+guint64 Pipeline::Interrupt() const {
+  guint64 frames = G_MAXUINT64;
+  g_signal_emit_by_name(src(), "interrupt", &frames);
+  return frames;
+}
+
+Pipeline& Pipeline::Await(size_t buffers, int line) {
+  return Await([&] { return record().buffer_count() == buffers; }, line,
+               std::to_string(buffers) + " buffers did not come");
+}
+
+Pipeline& Pipeline::AwaitText(const std::string& text, int line) {
+  return Await([&] { return record().text() == text; }, line, "\"" + text + "\" was not spoken");
+}
+
+Pipeline& Pipeline::AwaitStat(const char* field, guint64 value, int line) {
+  return Await([&] { return GetStat(src(), field) == value; }, line,
+               std::string(field) + " did not become " + std::to_string(value));
+}
+
+Pipeline& Pipeline::ExpectEnd(int line) {
+  if (failed_) return *this;
+  Play();
+  const auto message = Wait(GST_MESSAGE_EOS | GST_MESSAGE_ERROR);
+  if (message == nullptr) return Check(false, line, "neither the end nor an error");
+  const bool ended = GST_MESSAGE_TYPE(message.get()) == GST_MESSAGE_EOS;
+  return Check(ended, line, ended ? "" : ParseProblem(message.get()).text);
+}
+
+Pipeline& Pipeline::Expect(const std::string& text, int line) {
+  ExpectEnd(line);
+  EXPECT_EQ(record().text(), text) << "line " << line << " of the test";
+  return *this;
 }
 
 Feeder::Feeder(GstElement* element)
@@ -256,15 +390,22 @@ Feeder::~Feeder() {
   gst_pad_set_active(pad_.get(), FALSE);
 }
 
-void Feeder::Begin(GstFormat format) {
+void Feeder::Begin(GstFormat format, const char* caps) {
   Send(gst_event_new_stream_start("feeder"));
+  if (caps != nullptr) {
+    const Owned<GstCaps> parsed(gst_caps_from_string(caps));
+    Send(gst_event_new_caps(parsed.get()));
+  }
   GstSegment segment;
   gst_segment_init(&segment, format);
   Send(gst_event_new_segment(&segment));
 }
 
-GstFlowReturn Feeder::Push(const std::string& text) {
-  return gst_pad_push(pad_.get(), text.empty() ? gst_buffer_new() : gst_buffer_new_memdup(text.data(), text.size()));
+GstFlowReturn Feeder::Push(const std::string& text, GstClockTime start, GstClockTime duration) {
+  GstBuffer* buffer = text.empty() ? gst_buffer_new() : gst_buffer_new_memdup(text.data(), text.size());
+  GST_BUFFER_PTS(buffer) = start;
+  GST_BUFFER_DURATION(buffer) = duration;
+  return gst_pad_push(pad_.get(), buffer);
 }
 
 void Feeder::Release() {
@@ -277,6 +418,12 @@ guint64 GetField(const GstStructure* structure, const char* field) {
   guint64 value = 0;
   EXPECT_TRUE(gst_structure_get_uint64(structure, field, &value)) << field;
   return value;
+}
+
+std::string GetText(const GstStructure* structure, const char* field) {
+  const char* value = gst_structure_get_string(structure, field);
+  EXPECT_NE(value, nullptr) << field;
+  return value != nullptr ? value : "";
 }
 
 bool GetFlag(const GstStructure* structure, const char* field) {
@@ -295,6 +442,10 @@ Problem ParseProblem(GstMessage* message) {
   Problem problem{error->domain, error->code, error->message};
   g_error_free(error);
   return problem;
+}
+
+GstEvent* NewEvent(const char* structure, GstEventType type) {
+  return gst_event_new_custom(type, gst_structure_from_string(structure, nullptr));
 }
 
 std::string GetString(GstElement* element, const char* property) {

@@ -4,6 +4,7 @@
 
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -42,6 +43,7 @@ class SpeakerMapTest : public ::testing::Test {
   gstqtts::SpeakerMap map_;
 };
 
+// Check: 64
 TEST_F(SpeakerMapTest, FieldsComeFirst) {
   const OwnedStructure map = Structure("map, S1=bob, bob=ann, default=cem");
   EXPECT_EQ(VoiceOf(map.get(), "S1"), "bob");
@@ -50,6 +52,7 @@ TEST_F(SpeakerMapTest, FieldsComeFirst) {
   EXPECT_EQ(VoiceOf(map.get(), "S9"), "cem");
 }
 
+// Check: 64
 TEST_F(SpeakerMapTest, WithoutAFieldEachNameHasAVoiceOfItsOwn) {
   const OwnedStructure map = Structure("map, S1=Ann");
   EXPECT_EQ(VoiceOf(map.get(), "0"), "bob");
@@ -132,18 +135,10 @@ class TranscriptTest : public GstTest {
   }
 
   void Begin(const std::string& properties = "", GstFormat format = GST_FORMAT_TIME) {
-    pipeline_ = std::make_unique<Pipeline>("qttssrc name=src idle-mode=wait " + properties + " ! fakesink async=false");
-    pipeline_->Record();
-    feeder_ = std::make_unique<Feeder>(pipeline_->src());
-    notes_ = std::make_unique<MetaNotes>(pipeline_->src());
-    pipeline_->Set(GST_STATE_PLAYING);
-    feeder_->Begin(format);
-  }
-  void TearDown() override {
     notes_.reset();
-    feeder_.reset();
-    pipeline_.reset();
-    GstTest::TearDown();
+    speak_.emplace("idle-mode=wait " + properties);
+    notes_.emplace(speak_->src());
+    speak_->Open(format);
   }
 
   static GstBuffer* Text(const std::string& text, const std::string& value = "", const char* meta = kWithoutTags) {
@@ -154,21 +149,18 @@ class TranscriptTest : public GstTest {
     }
     return buffer;
   }
-  void Push(GstBuffer* buffer) { ASSERT_EQ(gst_pad_chain(feeder_->sink(), buffer), GST_FLOW_OK); }
+  void Push(GstBuffer* buffer) { ASSERT_EQ(gst_pad_chain(speak_->feeder().sink(), buffer), GST_FLOW_OK); }
   bool SendChange(const char* speaker) {
     GstStructure* change = gst_structure_new("rstranscribe/speaker-change", "speaker", G_TYPE_STRING, speaker, nullptr);
-    return feeder_->Send(gst_event_new_custom(GST_EVENT_CUSTOM_DOWNSTREAM, change));
+    return speak_->feeder().Send(gst_event_new_custom(GST_EVENT_CUSTOM_DOWNSTREAM, change));
   }
-  void End() {
-    feeder_->End();
-    ASSERT_NE(pipeline_->Wait(GST_MESSAGE_EOS), nullptr);
-  }
-  // Any file that exists is a voice to the engine of these tests.
+  void End() { speak_->End().ExpectEnd(); }
 
+  // Any file that exists is a voice to the engine of these tests.
   static constexpr char kMapOfFiles[] =
       "speaker-map=\"map, S1=(structure)\\\"voice, voice-file=(string)/proc/self/exe\\;\\\"\"";
   static void UseBaseModel() {
-    fake::Script script = fake::DefaultScript();
+    fake::Script script;
     script.info.type = ModelType::kBase;
     script.info.speakers.clear();
     fake::SetScript(script);
@@ -179,13 +171,13 @@ class TranscriptTest : public GstTest {
     return spoken;
   }
 
-  std::unique_ptr<Pipeline> pipeline_;
-  std::unique_ptr<Feeder> feeder_;
-  std::unique_ptr<MetaNotes> notes_;
+  std::optional<Speak> speak_;
+  std::optional<MetaNotes> notes_;
 };
 
 using Line = std::pair<std::string, std::string>;
 
+// Check: 64
 TEST_F(TranscriptTest, SpeakersAreKeptApart) {
   Begin("speaker-map=\"map, S1=bob\"");
   Push(Text("before"));
@@ -198,6 +190,7 @@ TEST_F(TranscriptTest, SpeakersAreKeptApart) {
                                     Line("nobody", "")));
 }
 
+// Check: 64
 TEST_F(TranscriptTest, TheEventGoesOnInOrderAndEndsTheSentence) {
   Begin("speaker-map=\"map, S1=bob\" segmentation=sentence utterance-timeout=18446744073709551615");
   Push(Text("no mark"));
@@ -205,7 +198,7 @@ TEST_F(TranscriptTest, TheEventGoesOnInOrderAndEndsTheSentence) {
   Push(Text("and on"));
   End();
   EXPECT_THAT(Spoken(), ElementsAre(Line("no mark", ""), Line("and on", "bob")));
-  const auto items = pipeline_->record().items();
+  const auto items = speak_->record().items();
   size_t buffers = 0;
   size_t before_event = 0;
   for (const auto& item : items) {
@@ -228,7 +221,7 @@ TEST_F(TranscriptTest, AWrongValueIsAWarningAndTheVoiceOfTheProperties) {
   Begin("speaker=ann speaker-map=\"map, S1=nobody, S2=(int)3\"");
   for (const char* speaker : {"S1", "S2"}) {
     EXPECT_TRUE(SendChange(speaker));
-    const auto warning = pipeline_->Wait(GST_MESSAGE_WARNING);
+    const auto warning = speak_->Wait(GST_MESSAGE_WARNING);
     ASSERT_NE(warning, nullptr);
     EXPECT_THAT(ParseProblem(warning.get()).text,
                 HasSubstr("\"speaker-map\" for the speaker \"" + std::string(speaker)));
@@ -240,11 +233,10 @@ TEST_F(TranscriptTest, AWrongValueIsAWarningAndTheVoiceOfTheProperties) {
 
 TEST_F(TranscriptTest, TheSpeakerComesOverASetVoiceAndEndsWithTheStream) {
   Begin("speaker-map=\"map, S1=bob\"");
-  feeder_->Send(gst_event_new_custom(GST_EVENT_CUSTOM_DOWNSTREAM,
-                                     Structure("qtts/set-voice, speaker=ann, seed=(gint64)3").release()));
+  speak_->Send("qtts/set-voice, speaker=ann, seed=(gint64)3");
   SendChange("S1");
   Push(Text("a"));
-  feeder_->Begin();
+  speak_->Open();
   Push(Text("b"));
   End();
   EXPECT_THAT(Spoken(), ElementsAre(Line("a", "bob"), Line("b", "")));
@@ -255,11 +247,11 @@ TEST_F(TranscriptTest, WithoutTheMapItsVoiceEnds) {
   Begin("speaker-map=\"map, S1=bob, S2=ann\"");
   SendChange("S1");
   Push(Text("a"));
-  g_object_set(pipeline_->src(), "speaker-map", nullptr, nullptr);
+  g_object_set(speak_->src(), "speaker-map", nullptr, nullptr);
   Push(Text("b"));
   SendChange("S2");
   const OwnedStructure map = Structure("map, S1=bob, S2=ann");
-  g_object_set(pipeline_->src(), "speaker-map", map.get(), nullptr);
+  g_object_set(speak_->src(), "speaker-map", map.get(), nullptr);
   Push(Text("c"));
   SendChange("S2");
   Push(Text("d"));
@@ -276,7 +268,7 @@ TEST_F(TranscriptTest, ABaseModelMayHaveAllItsVoicesInTheMap) {
   EXPECT_TRUE(SendChange("S1"));
   Push(Text("b"));
   End();
-  EXPECT_EQ(pipeline_->Pending(GST_MESSAGE_WARNING).size(), 0U);
+  EXPECT_EQ(speak_->Pending(GST_MESSAGE_WARNING).size(), 0U);
   EXPECT_EQ(fake::Requests().size(), 2U);
 }
 
@@ -285,12 +277,11 @@ TEST_F(TranscriptTest, VoicesThatExcludeEachOtherAreRefusedWithTheEvent) {
   Begin(kMapOfFiles);
   EXPECT_TRUE(SendChange("S1"));
   const auto set_voice = [&](const std::string& fields) {
-    return feeder_->Send(
-        gst_event_new_custom(GST_EVENT_CUSTOM_DOWNSTREAM, Structure(("qtts/set-voice, " + fields).c_str()).release()));
+    return speak_->feeder().Send(NewEvent(("qtts/set-voice, " + fields).c_str()));
   };
   EXPECT_TRUE(set_voice("seed=(gint64)3"));
   EXPECT_FALSE(set_voice("reference-audio=(string)/proc/self/exe"));
-  const auto warning = pipeline_->Wait(GST_MESSAGE_WARNING);
+  const auto warning = speak_->Wait(GST_MESSAGE_WARNING);
   ASSERT_NE(warning, nullptr);
   EXPECT_THAT(ParseProblem(warning.get()).text, HasSubstr("Both voice-file and a reference"));
   Push(Text("a"));
@@ -299,6 +290,7 @@ TEST_F(TranscriptTest, VoicesThatExcludeEachOtherAreRefusedWithTheEvent) {
   EXPECT_EQ(fake::Requests()[0].seed, 3U);
 }
 
+// Check: 64
 TEST_F(TranscriptTest, MetasWithoutTagsAreOnTheFirstBufferOfTheirSpeech) {
   Begin();
   Push(Text("ab", "one"));
@@ -323,7 +315,7 @@ TEST_F(TranscriptTest, SilenceAndBlankTextHaveNone) {
   Push(Text("a", "one"));
   End();
   const auto notes = notes_->notes();
-  const auto buffers = pipeline_->record().buffers();
+  const auto buffers = speak_->record().buffers();
   ASSERT_EQ(notes.size(), buffers.size());
   for (size_t i = 0; i < notes.size(); ++i) EXPECT_EQ(notes[i], buffers[i].silent ? "" : "one") << i;
 }
@@ -348,6 +340,7 @@ TEST_F(TranscriptTest, EachSentenceHasThoseOfItsOwnBuffer) {
   EXPECT_THAT(notes_->notes(), ElementsAre("one", "", "", "two", "", "", "three", "", ""));
 }
 
+// Check: 64
 TEST_F(TranscriptTest, AGrowingUtteranceHasLaterOnesOnItsNextBuffer) {
   fake::AllowFrames(0);
   Begin("segmentation=stream");
@@ -369,8 +362,7 @@ TEST_F(TranscriptTest, AnInterruptDropsThem) {
   Begin();
   Push(Text("ab", "one"));
   Push(Text("cd", "two"));
-  guint64 frames = 0;
-  g_signal_emit_by_name(pipeline_->src(), "interrupt", &frames);
+  speak_->Interrupt();
   fake::AllowFrames(-1);
   Push(Text("e"));
   End();
@@ -379,6 +371,7 @@ TEST_F(TranscriptTest, AnInterruptDropsThem) {
 
 // --- textaccumulate
 
+// Check: 64
 TEST_F(TranscriptTest, AnAccumulatedSentenceEndsWithItsBuffer) {
   for (const char* segmentation : {"sentence", "stream"}) {
     fake::Reset();
@@ -396,8 +389,7 @@ TEST_F(TranscriptTest, AnAccumulatedSentenceEndsWithItsBuffer) {
     End();
     EXPECT_EQ(fake::Requests().size(), 1U);
     notes_.reset();
-    feeder_.reset();
-    pipeline_.reset();
+    speak_.reset();
   }
 }
 

@@ -171,6 +171,7 @@ class UntrustedTest : public GstTest {
 
 // A playlist, a manifest, a movie whose sound is elsewhere: refused with the same words whether the place exists,
 // answers, or is closed.
+// Check: 55
 TEST_F(UntrustedTest, PlacesThatAFileNamesAreNotTouchedAndNotToldAbout) {
   Bait bait(folder_);
   const std::string good = Write("good", bait.host(), bait.file());
@@ -200,6 +201,7 @@ TEST_F(UntrustedTest, PlacesThatAFileNamesAreNotTouchedAndNotToldAbout) {
 }
 
 // Links beside the sound: in tags, attachments, chunks, pictures, an Ogg Skeleton.
+// Check: 55
 TEST_F(UntrustedTest, RecordingsAreDecodedWithoutFollowingTheirLinks) {
   Bait bait(folder_);
   const std::string folder = Write("good", bait.host(), bait.file());
@@ -230,6 +232,7 @@ TEST_F(UntrustedTest, RecordingsAreDecodedWithoutFollowingTheirLinks) {
 }
 
 // The name says nothing: neither lets it a playlist in, nor keeps it a recording out.
+// Check: 55
 TEST_F(UntrustedTest, NamesDoNotMatter) {
   Bait bait(folder_);
   const std::string folder = Write("good", bait.host(), bait.file());
@@ -247,6 +250,7 @@ TEST_F(UntrustedTest, NamesDoNotMatter) {
 }
 
 // A playlist stays one with frames of MP3 behind it, which a player would skip.
+// Check: 55
 TEST_F(UntrustedTest, SoundBehindAListIsNotFollowed) {
   Bait bait(folder_);
   const std::string folder = Write("good", bait.host(), bait.file());

@@ -147,6 +147,7 @@ double LoudnessOf(const std::vector<float>& sound) {
 }
 
 // Another text than the one by which the loudness was measured.
+// Check: 63
 TEST_F(VoiceTest, EverySpeakerReachesTheTargetLoudness) {
   for (const char* speaker : {"clara", "grace", "hugh", "owen", "ross"}) {
     const std::string properties = std::string("seed=5 target-loudness=-18 speaker=") + speaker +
@@ -344,6 +345,7 @@ TEST_F(VoiceTest, BuffersOfTextAreSpokenLikeTexts) {
 }
 
 // Text that comes token by token gives the same sound as text that is complete, less the silence at its beginning.
+// Check: 58
 TEST_F(VoiceTest, AStreamSoundsLikeTheWholeText) {
   const Folder folder;
   const std::string path = folder.path() + "/text";
@@ -465,6 +467,7 @@ TEST_F(VoiceTest, TellsItsSpeakersAndLanguages) {
 }
 
 // A warning names what the bundled voice cannot speak; other texts have none.
+// Check: 53
 TEST_F(VoiceTest, WarnsOfTextThatItsLanguageIsNotWrittenIn) {
   const struct {
     const char* properties;
@@ -659,6 +662,7 @@ TEST_F(VoiceTest, ATruncatedModelFailsBeforeItIsLoaded) {
   EXPECT_NE(outcome.message.find("model.safetensors"), std::string::npos) << outcome.message;
 }
 
+// Check: 43
 TEST_F(VoiceTest, ABrokenTokenizerFailsBeforeItIsLoaded) {
   const Folder folder;
   const std::string model = folder.path() + "/voice";

@@ -28,7 +28,7 @@ enum class PromptRowsKept { kLast, kAny };
 // devices, and for prompts.
 class GraphPath : public FrameComputation {
  public:
-  // All arguments must outlive it. `overlap`: programmatic dependent launch.
+  // Creates the path. All arguments must outlive it. `overlap`: programmatic dependent launch.
   static Result<std::unique_ptr<GraphPath>> Create(const Network* network, FrameBuffers* buffers,
                                                    const DeviceNumbers* numbers, bool overlap, cudaStream_t stream);
 
@@ -37,33 +37,33 @@ class GraphPath : public FrameComputation {
                                                       192,  256,  384,  512,  640,  768,  896,      1024, 1152,
                                                       1280, 1408, 1536, 1664, 1792, 1920, kMostRows};
   static int RowBucket(int rows);
-  // True if rows may be first frames of RowKind::kJoins among frames that begin with an input.
+  // Returns true if rows may be first frames of RowKind::kJoins among frames that begin with an input.
   static bool MayJoin(int rows) { return rows > kMaxRows; }
   // Splits that cover contexts of `positions`.
   int SplitBucket(int64_t positions) const;
-  // True if there is scratch memory for so many rows with so many splits, or attention needs none. The most rows of a
-  // frame that fit, and the smallest bucket for `rows` of them.
+  // Returns true if there is scratch memory for so many rows with so many splits, or attention needs none. The most
+  // rows of a frame that fit, and the smallest bucket for `rows` of them.
   bool Fits(int rows, int splits) const;
   int MaxRows(int splits) const;
   int RowBucket(int rows, int splits) const;
-  // The splits that a frame of so many rows is captured with: one for any where attention needs none.
+  // Returns the splits that a frame of so many rows is captured with: one for any where attention needs none.
   int GraphSplits(int rows, int splits) const;
-  // Rows of a prompt's piece: of the smallest graph, of the largest piece that fits, and of the smallest graph that
-  // fits `rows` rows.
+  // Returns the rows of a prompt's piece: of the smallest graph, of the largest piece that fits, and of the smallest
+  // graph that fits `rows` rows.
   static int PromptBucket(int rows);
   int MaxPromptRows(int splits) const;
   int PromptBucket(int rows, int splits) const;
-  // Longest contexts with which MaxRows() is all that there is memory for.
+  // Returns the longest contexts with which MaxRows() is all that there is memory for.
   int64_t PositionsOfAllRows() const;
-  // All split buckets up to the model's longest context.
+  // Returns all split buckets up to the model's longest context.
   std::vector<int> SplitBuckets() const;
 
   bool Covers(int rows, int splits) const override { return rows <= buffers_->rows && Fits(rows, splits); }
   Status Enqueue(FrameStart start, int rows, int splits) const override;
   bool overlaps() const override { return overlap_; }
 
-  // The talker's layers for so many rows of prompts, a PromptBucket(); those that are to be kept become what the first
-  // frames of their slots begin with.
+  // Enqueues the talker's layers for so many rows of prompts, a PromptBucket(); those that are to be kept become what
+  // the first frames of their slots begin with.
   Status EnqueuePrompt(int rows, int splits, PromptRowsKept kept) const;
 
  private:
@@ -95,11 +95,11 @@ class GraphPath : public FrameComputation {
   // Keeps the alignment head's queries of the rows that choose a frame.
   void EnqueueQueries(const Launcher& launch, const FrameOperation& operation, const Pass& pass) const;
   void EnqueueSample(const Launcher& launch, const FrameOperation& operation, int rows) const;
-  // Leading rows of a prompt piece that an operation skips.
+  // Returns the leading rows of a prompt piece that an operation skips.
   int64_t RowsLeftOut(const FrameOperation& operation, const Pass& pass) const;
   Rows RowsOf(Place place, const FrameOperation& operation, const Pass& pass) const;
-  // True if so many rows of what is between an operation and the next product of its layer, attended or inner, are
-  // swizzled (gemm/tiles.h).
+  // Returns true if so many rows of what is between an operation and the next product of its layer, attended or inner,
+  // are swizzled (gemm/tiles.h).
   bool IsSwizzled(Place place, const FrameOperation& operation, int64_t rows) const;
 
   const Network* network_;

@@ -15,9 +15,9 @@
 #include "paths/persistent/words.cuh"
 
 // Every thread block runs the same sequence of phases: for each layer the products QKV, attention, O, gate and up,
-// down; between passes the heads and the sampling. Of `blocks` blocks, one owns every blocks-th tile of each product.
-// It streams its weights through the ring, waits for the words that the phase needs, and publishes its outputs as words
-// of a new epoch.
+// down; between passes the heads and the sampling. With n blocks, each owns every n-th tile of each product. It streams
+// its weights through the ring, waits for the words that the phase needs, and publishes its outputs as words of a new
+// epoch.
 //
 // With fewer than kMaxBlocks blocks the kernel is folded (FrameTraits): a block goes through a phase in folds() rounds,
 // each with the tiles of one of kMaxBlocks blocks. The phase's words are waited for in its first round, and belong to
@@ -168,7 +168,7 @@ class Block {
   static __device__ __forceinline__ int OwnRow(int i) {
     return i / 8 % kRows;
   }
-  // That element, which only its thread uses, from a pass's begin to its end.
+  // Reads and writes that element, which lives from a pass's begin to its end and which only its thread uses.
   template <int kHidden, int kRows>
   __device__ __forceinline__ float Own(int round) const;
   template <int kHidden, int kRows>

@@ -16,7 +16,7 @@ struct AttentionDeal {
 
   constexpr int Parts() const { return heads * sequences > blocks ? heads * sequences / blocks : 1; }
   constexpr int Stride() const { return heads * sequences < blocks ? blocks / heads / sequences : 1; }
-  // Of the part `number`: a block's own number, and then every blocks-th.
+  // Where part `number` lies. A block has the part of its own number, and then every blocks-th.
   constexpr int Head(int number) const { return number % heads; }
   constexpr int Sequence(int number) const { return number / heads % sequences; }
   constexpr int FirstSplit(int number) const { return number / heads / sequences; }

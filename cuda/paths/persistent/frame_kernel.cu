@@ -12,8 +12,6 @@
 namespace qtts::cuda {
 namespace {
 
-// With bulk copies a warp waits for so many pieces together.
-constexpr int kMinBulkSlots = 6;
 // More would only take shared memory from kernels that run beside.
 constexpr int kMaxRingBytes = 128 << 10;
 
@@ -48,17 +46,18 @@ size_t FrameKernelBytes(const FrameKernelForm& form) {
 }
 
 int MinRingSlots(const FrameKernelForm& form) {
-  return form.copies == RingCopies::kBulk ? kMinBulkSlots : VariantOf(form).min_async_slots;
+  const persistent::Variant variant = VariantOf(form);
+  return form.copies == RingCopies::kBulk ? variant.min_bulk_slots : variant.min_async_slots;
 }
 
 FrameKernelForm ChooseForm(int talker_hidden, int rows, RingCopies copies, int processors, size_t shared_limit,
-                           WeightForm weights) {
+                           bool folded_only, WeightForm weights) {
   FrameKernelForm form = {.talker_hidden = talker_hidden, .rows = rows, .copies = copies, .weights = weights};
   if (weights == WeightForm::kInt8 && rows != 1) return form;
   const int blocks = PersistentBlocks(processors);
   const auto piece = static_cast<size_t>(PersistentPieceBytes(copies, weights));
   for (const bool folded : {false, true}) {
-    if (blocks == 0 || (!folded && blocks != kPersistentMaxBlocks)) continue;
+    if (blocks == 0 || (!folded && (folded_only || blocks != kPersistentMaxBlocks))) continue;
     form.folded = folded;
     form.ring_slots = 0;
     const size_t fixed = FrameKernelBytes(form);

@@ -166,9 +166,9 @@ size_t FrameKernelBytes(const FrameKernelForm& form);
 // Slots that the form needs at least.
 int MinRingSlots(const FrameKernelForm& form);
 // The form for a card of so many SMs and so much shared memory of a block, with all its members set; blocks: 0 if there
-// is none.
+// is none. folded_only: without the form for kPersistentMaxBlocks blocks alone.
 FrameKernelForm ChooseForm(int talker_hidden, int rows, RingCopies copies, int processors, size_t shared_limit,
-                           WeightForm weights = WeightForm::kPlain);
+                           bool folded_only = false, WeightForm weights = WeightForm::kPlain);
 // Prepares the form's kernel. Sets the number of its thread blocks that fit one SM.
 cudaError_t PrepareFrameKernel(const FrameKernelForm& form, int* blocks_per_processor);
 // Sets the arguments that depend on the form.

@@ -15,7 +15,7 @@ namespace qtts::cuda::persistent {
 inline constexpr std::array kTalkerEndOrder = {Operation::kHead, Operation::kProject, Operation::kSample};
 inline constexpr std::array kPredictorEndOrder = {Operation::kHead, Operation::kSample};
 
-// Hand-overs between thread blocks within an operation; each takes one epoch.
+// Returns the hand-overs between thread blocks within an operation; each takes one epoch.
 constexpr int HandOvers(Operation operation) { return operation == Operation::kAttend ? 2 : 1; }
 
 template <size_t kCount>
@@ -25,7 +25,8 @@ constexpr int HandOvers(const std::array<OperationEntry, kCount>& entries) {
   return sum;
 }
 
-// The predictor's first pass may need an additional pass before it, for the hidden state alone.
+// Returns the epochs of a frame. The predictor's first pass may need an additional pass before it, for the hidden state
+// alone.
 constexpr int EpochsPerFrame(int talker_layers, int predictor_layers, int groups) {
   const int passes = groups;
   return talker_layers * HandOvers(kLayerOperations) + HandOvers(kTalkerEnd) +

@@ -21,7 +21,7 @@ namespace qtts::cuda::persistent {
 // Maximum chunks of 8 outputs that the warps wait for at once, unless a tile has more.
 inline constexpr int kTogetherChunks = 192;
 
-// Whether no warp's `share` chunks lie in more than two pieces of `chunks` chunks.
+// Returns whether no warp's `share` chunks lie in more than two pieces of `chunks` chunks.
 constexpr bool SharesLieInTwoPieces(int share, int chunks) {
   for (int begin = 0; begin < kWarps * share; begin += share) {
     if ((begin + share - 1) / chunks > begin / chunks + 1) return false;

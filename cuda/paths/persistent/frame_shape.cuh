@@ -87,9 +87,9 @@ struct FrameTraits {
   static constexpr bool kCombinesInPlace = kFolded ? kStreams >= 4 : NeedsSmallTiles(kStreams);
   static constexpr int kCombiners = !kFolded ? kStreams : kCombinesInPlace ? kWarps : 4;
 
-  // Pieces that a warp waits for together at most (Block::Load()), with copies that are not bulk. There are at least as
-  // many slots.
-  static constexpr int kMaxAsyncWindow = kStreams == 1 ? 6 : 3;
+  // Pieces that a warp waits for together at most (Block::Load()). There are at least as many slots.
+  static constexpr int kMaxBulkWindow = kFolded && NeedsSmallTiles(kStreams) ? 3 : 6;
+  static constexpr int kMaxAsyncWindow = 3;
 };
 
 // The predictor's pass p leads from code p to code p + 1. The first also takes the hidden state, at position 0, in rows

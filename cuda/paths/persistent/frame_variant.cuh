@@ -58,7 +58,7 @@ __global__ void __maxnreg__(kRegisters) FrameKernel(const __grid_constant__ Fram
 
 template <typename Traits>
 constexpr Variant VariantOf() {
-  return {FrameKernel<Traits>, kSharedBytes<Traits>, Traits::kMaxAsyncWindow};
+  return {FrameKernel<Traits>, kSharedBytes<Traits>, Traits::kMaxBulkWindow, Traits::kMaxAsyncWindow};
 }
 
 template <int kTalkerHidden, bool kFolded>

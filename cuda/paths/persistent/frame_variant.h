@@ -12,7 +12,7 @@ namespace qtts::cuda::persistent {
 struct Variant {
   void (*kernel)(FrameKernelArguments);
   size_t bytes;  // shared memory without the ring
-  int min_async_slots;
+  int min_bulk_slots, min_async_slots;
 };
 
 // For 1, 2, 4 or 8 rows and one of kPersistentTalkerWidths, in frame_kernel_width.cu.

@@ -6,6 +6,7 @@
 
 #include <array>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "frame/frame.h"
@@ -32,10 +33,11 @@ class PersistentFrame : public FrameComputation {
   // Polls before a wait is given up: seconds.
   static constexpr unsigned kPatience = 1U << 23;
 
-  // kUnsupported, with the reason, if device or model do not support it.
+  // kUnsupported, with the reason, if device or model do not support it. `max_blocks`, if any: the folded form for a
+  // device of so many SMs, if it has them.
   static Result<std::unique_ptr<PersistentFrame>> Create(const Network& network, const FrameBuffers& buffers,
                                                          const PersistentNumbers& numbers, unsigned patience,
-                                                         cudaStream_t stream);
+                                                         std::optional<int> max_blocks, cudaStream_t stream);
 
   // kUnsupported, with the reason, if the kernel cannot be used for the model on the device; without loading it.
   static Status CheckSupport(const ModelConfig& config, Precision precision, WeightForm weights,
@@ -44,7 +46,7 @@ class PersistentFrame : public FrameComputation {
   static Status CheckDevice(const DeviceDescription& device);
   // The kernel's form for so many rows on the device; blocks: 0 if an SM has too little shared memory for them.
   static FrameKernelForm FormOf(int talker_hidden, int rows, const DeviceDescription& device,
-                                WeightForm weights = WeightForm::kPlain);
+                                std::optional<int> max_blocks = std::nullopt, WeightForm weights = WeightForm::kPlain);
 
   bool Covers(int rows, int splits) const override;
   Status Enqueue(FrameStart start, int rows, int splits) const override;
@@ -59,10 +61,10 @@ class PersistentFrame : public FrameComputation {
  private:
   explicit PersistentFrame(cudaStream_t stream) : stream_(stream) {}
   Status Prepare(const Network& network, const FrameBuffers& buffers, const PersistentNumbers& numbers,
-                 unsigned patience);
+                 unsigned patience, std::optional<int> max_blocks);
   void Describe(const Network& network, const FrameBuffers& buffers);
   Status AllocateTables(const Network& network);
-  Status PrepareKernels(const DeviceDescription& device, WeightForm weights);
+  Status PrepareKernels(const DeviceDescription& device, std::optional<int> max_blocks, WeightForm weights);
   // Null if the kernel has no form for so many rows.
   const FrameKernelForm* FindForm(int rows) const;
   Status AllocateWords();

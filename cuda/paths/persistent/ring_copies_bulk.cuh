@@ -15,7 +15,7 @@ class BulkCopies {
   static constexpr RingCopies kKind = RingCopies::kBulk;
   static constexpr int kThreads = 1;
   template <typename Traits>
-  static constexpr int kMaxWindow = 6;  // pieces that a warp waits for together at most
+  static constexpr int kMaxWindow = Traits::kMaxBulkWindow;
 
   __device__ BulkCopies() { asm("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(policy_)); }
 

@@ -41,7 +41,7 @@ struct RingBarriers {
   unsigned sent;  // pieces whose copies have begun, counted and looked at by atomic operations
 };
 
-// By one thread, before the block's first barrier. `readers` warps give every piece back.
+// Initializes the ring: by one thread, before the block's first barrier. `readers` warps give every piece back.
 __device__ __forceinline__ void InitializeRing(RingBarriers* barriers, int slots, int readers) {
   for (int i = 0; i < slots; ++i) {
     asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(SharedAddress(&barriers->full[i])),
@@ -92,7 +92,7 @@ class RingReader {
     }
     __syncwarp();
   }
-  // The i-th of them.
+  // Returns the i-th of them.
   __device__ __forceinline__ const char* Piece(int i) const {
     const int slot = slot_ + i;
     return memory_ + (slot >= slots_ ? slot - slots_ : slot) * kPieceBytes<Storage>;
@@ -125,9 +125,10 @@ class RingWriter {
  public:
   // `stop` (shared memory): no more pieces will be read.
   __device__ RingWriter(RingBarriers* barriers, char* memory, int slots, const volatile unsigned* stop)
-      : barriers_(barriers), memory_(memory), head_(slots), tail_(slots), stop_(stop) {}
+      : barriers_(barriers), memory_(memory), slots_(slots), head_(slots), tail_(slots), stop_(stop) {}
 
-  __device__ void SetPace(const WeightPace& pace) { in_flight_ = pace.in_flight * kPacePieces<Storage>; }
+  // A piece has landed before the next one is copied to its slot: Land() tells phases apart by their parity.
+  __device__ void SetPace(const WeightPace& pace) { in_flight_ = min(pace.in_flight * kPacePieces<Storage>, slots_); }
 
   // Sends `bytes` (a multiple of 16) on.
   __device__ __forceinline__ void Send(const char* source, int bytes) {
@@ -145,7 +146,7 @@ class RingWriter {
     }
   }
 
-  // The block's memory may be given up only after this.
+  // Drains the ring. The block's memory may be given up only after this.
   __device__ void Drain() {
     while (flying_ > 0) Land();
   }
@@ -160,6 +161,7 @@ class RingWriter {
 
   RingBarriers* barriers_;
   char* memory_;
+  int slots_;
   RingCursor head_, tail_;
   const volatile unsigned* stop_;
   Copies copies_;

@@ -15,7 +15,7 @@
 // the team uses them (frame_order.h).
 namespace qtts::cuda::persistent {
 
-// This block's tiles (gemm.h) of a matrix of `outputs` outputs.
+// Sends this block's tiles (gemm.h) of a matrix of `outputs` outputs.
 template <typename Traits, int kTileOutputs, typename Ring>
 __device__ __forceinline__ void SendTiles(Ring* ring, const char* weights, int outputs, int columns) {
   const int tile_bytes = Traits::Storage::TileBytes(columns, kTileOutputs);

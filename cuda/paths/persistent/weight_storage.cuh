@@ -30,9 +30,9 @@ struct Bf16Weights {
       units[h] = *reinterpret_cast<const uint4*>(chunk + kChunkBytes * h + lane * static_cast<int>(sizeof(Unit)));
     }
   }
-  // A word of what was loaded, for a wait for the load.
+  // Returns a word of what was loaded, for a wait for the load.
   static __device__ __forceinline__ uint32_t Word(const Unit& unit) { return unit.x; }
-  // The lane's part of the matrix instruction's left operand, of the chunk's half kHalf.
+  // Returns the lane's part of the matrix instruction's left operand, of the chunk's half kHalf.
   template <int kHalf>
   static __device__ __forceinline__ uint4 Fragment(const Unit& unit) {
     return unit;

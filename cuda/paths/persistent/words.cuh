@@ -17,7 +17,7 @@ __device__ __forceinline__ void Publish(Word* word, uint32_t payload, uint32_t e
   asm volatile("st.relaxed.gpu.global.u64 [%0], %1;" ::"l"(word), "l"(value) : "memory");
 }
 
-// Two neighbours, the first at an even index.
+// Publishes two neighbours, the first at an even index.
 __device__ __forceinline__ void PublishTwo(Word* words, uint32_t first, uint32_t second, uint32_t epoch) {
   const Word a = static_cast<Word>(epoch) << 32 | first;
   const Word b = static_cast<Word>(epoch) << 32 | second;
@@ -30,7 +30,7 @@ __device__ __forceinline__ uint2 LoadWord(const Word* word) {
   return {static_cast<uint32_t>(value), static_cast<uint32_t>(value >> 32)};
 }
 
-// Two neighbours, the first at an even index: {payload, epoch, payload, epoch}.
+// Loads two neighbours, the first at an even index: {payload, epoch, payload, epoch}.
 __device__ __forceinline__ uint4 LoadTwoWords(const Word* words) {
   Word a, b;
   asm volatile("ld.relaxed.gpu.global.v2.u64 {%0, %1}, [%2];" : "=l"(a), "=l"(b) : "l"(words) : "memory");
@@ -72,7 +72,7 @@ class Patience {
   __device__ Patience(unsigned limit, unsigned* gave_up, unsigned* report)
       : limit_(limit), gave_up_(gave_up), report_(report) {}
 
-  // True if the wait should poll again.
+  // Returns true if the wait should poll again.
   __device__ __forceinline__ bool Lasts(unsigned* looks) const {
     if (*gave_up_ != 0) return false;
     if (++*looks < limit_) return true;
@@ -81,7 +81,7 @@ class Patience {
     return false;
   }
 
-  // Until look() is true.
+  // Awaits that look() is true.
   template <typename Look>
   __device__ __forceinline__ void Await(const Look& look) const {
     unsigned looks = 0;
@@ -95,7 +95,7 @@ class Patience {
   volatile unsigned* report_;
 };
 
-// Finish loads that were issued before: they are repeated until the words are of the epoch.
+// Finishes loads that were issued before: they are repeated until the words are of the epoch.
 __device__ __forceinline__ uint32_t Await(uint2 seen, const Word* word, uint32_t epoch, const Patience& patience) {
   unsigned looks = 0;
   while (seen.y != epoch && patience.Lasts(&looks)) seen = LoadWord(word);

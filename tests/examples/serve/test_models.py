@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later
+# Check: 61
 """Models of other types than the bundled voice: random ones, made by the golden tests' generator, QTTS_GENERATOR."""
 import base64
 import json

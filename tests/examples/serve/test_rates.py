@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later
+# Check: 65
 """Sample rates and the formats of telephones."""
 import array
 import base64

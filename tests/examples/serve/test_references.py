@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later
+# Check: 55
 """Recordings from strangers: the places that they name are neither touched nor told about."""
 import base64
 import contextlib

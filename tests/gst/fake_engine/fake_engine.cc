@@ -541,13 +541,13 @@ const std::vector<std::string>& Stream::warnings() const { return warnings_; }
 
 namespace fake {
 
-Script DefaultScript() {
-  Script script;
-  script.info.type = ModelType::kCustomVoice;
-  script.info.size = "0b6";
-  script.info.speakers = {"ann", "bob"};
-  script.info.languages = {"english", "german"};
-  return script;
+ModelInfo DefaultInfo() {
+  ModelInfo info;
+  info.type = ModelType::kCustomVoice;
+  info.size = "0b6";
+  info.speakers = {"ann", "bob"};
+  info.languages = {"english", "german"};
+  return info;
 }
 
 void AddAlignment(Script* script) { script->info.description.alignment = AlignmentHead(); }

@@ -25,52 +25,53 @@
 
 namespace qtts::fake {
 
-struct Script {
-  ModelInfo info;  // result of Inspect() and Engine::info(), except the path
+// A model with two speakers and two languages.
+ModelInfo DefaultInfo();
 
-  Status inspect;  // answer of Inspect()
-  Status load;     // answer of Acquire()
+// By default nothing fails and nothing is late.
+struct Script {
+  ModelInfo info = DefaultInfo();  // result of Inspect() and Engine::info(), except the path
+
+  Status inspect = {};  // answer of Inspect()
+  Status load = {};     // answer of Acquire()
   std::chrono::milliseconds load_time{0};
   bool load_ignores_cancel = false;
 
-  Status start;             // answer of Start() …
-  std::string start_match;  // … to texts that contain this (empty: all)
-  std::vector<std::string> warnings;
+  Status start = {};             // answer of Start() …
+  std::string start_match = {};  // … to texts that contain this (empty: all)
+  std::vector<std::string> warnings = {};
   int leading_silence = 0;  // samples of an utterance's first frame that are silent, its label among them
   char32_t silent = 0;      // character whose frames are silent, 0: none
 
-  Status clone;  // answer of CloneVoice()
-  std::vector<std::string> clone_warnings;
-  std::optional<double> voice_loudness;  // of every cloned voice
+  Status clone = {};  // answer of CloneVoice()
+  std::vector<std::string> clone_warnings = {};
+  std::optional<double> voice_loudness = {};  // of every cloned voice
 
-  int64_t fail_at_frame = -1;  // the stream fails instead of making this frame, with …
-  Status failure;              // …
-  std::string failure_match;   // … if its text contains this (empty: all)
+  int64_t fail_at_frame = -1;      // the stream fails instead of making this frame, with …
+  Status failure = {};             // …
+  std::string failure_match = {};  // … if its text contains this (empty: all)
 
   // Words are measured, where `info` has an alignment head: each lasts as long as its characters, and is known so many
   // frames after its last one. Those that are not known with the last frame are known at the end.
   int word_lag = 2;
   // Ends and reports of utterances by their number: 0, 1, … since Reset(). Else the text was spoken as a whole.
-  std::map<int64_t, EndReason> reasons;
-  std::map<int64_t, SpeechReport> reports;
+  std::map<int64_t, EndReason> reasons = {};
+  std::map<int64_t, SpeechReport> reports = {};
 
   int slots = 64;                             // utterances at once; more wait
   std::string busy = "All slots are taken.";  // error of an utterance that has waited for its max_wait
-  Occupancy occupancy;                        // pages and steps of Engine::occupancy()
+  Occupancy occupancy = {};                   // pages and steps of Engine::occupancy()
 
   std::chrono::milliseconds frame_time{0};
-  bool beside_host = false;  // answer of Engine::beside_host()
-  std::string passed_over;   // answer of Engine::passed_over(), when the engine is loaded
+  bool beside_host = false;      // answer of Engine::beside_host()
+  std::string passed_over = {};  // answer of Engine::passed_over(), when the engine is loaded
 };
 
 // Makes the model measure words.
 void AddAlignment(Script* script);
 
-// A model with two speakers and two languages, no failure, no delay.
-Script DefaultScript();
-
 // Begins a test: this script, counters at zero, gates open. No engine may exist.
-void Reset(const Script& script = DefaultScript());
+void Reset(const Script& script = {});
 // Changes the script from now on.
 void SetScript(const Script& script);
 

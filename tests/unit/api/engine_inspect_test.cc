@@ -58,6 +58,7 @@ EngineOptions OptionsFor(const ModelFolder& folder) {
   return options;
 }
 
+// Check: 43
 TEST(EngineInspectTest, FilesOfTheTokenizerAreChecked) {
   const ModelFolder folder;
   const EngineOptions options = OptionsFor(folder);
@@ -88,6 +89,7 @@ TEST(EngineInspectTest, FilesOfTheTokenizerAreChecked) {
   expect_refused("im_start_token_id");
 }
 
+// Check: 43
 TEST(EngineInspectTest, ALoadReadsNothingOfTheTokenizerAgain) {
   const ModelFolder folder;
   const EngineOptions options = OptionsFor(folder);
@@ -101,6 +103,7 @@ TEST(EngineInspectTest, ALoadReadsNothingOfTheTokenizerAgain) {
   EXPECT_GT(model->read.use_count(), before) << "the engine has another one";
 }
 
+// Check: 43
 TEST(EngineInspectTest, ATokenizerIsSharedWhileItsFilesAreWhatTheyWere) {
   const ModelFolder folder;
   const auto get = [&](TokenizerPattern pattern = TokenizerPattern::kNative) {

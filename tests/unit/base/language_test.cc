@@ -9,6 +9,7 @@
 namespace qtts {
 namespace {
 
+// Check: 42
 TEST(LanguageTest, NamesAndTagsOfTheOfficialLanguages) {
   for (const auto& [asked, name, tag] :
        {std::tuple<std::string_view, std::string_view, std::string_view>{"de", "german", "de"},
@@ -50,6 +51,7 @@ TEST(LanguageTest, NamesAndTagsOfTheOfficialLanguages) {
   }
 }
 
+// Check: 42
 TEST(LanguageTest, WhatIsNoSuchLanguage) {
   for (const std::string_view text :
        {"-", "d", "de-", "de--AT", "de_DE", "de AT", "nl", "yue", "zh-yue", "zh-min-nan", "cmn-yue", "auto-DE",

@@ -24,8 +24,17 @@ struct Case {
   Arithmetic arithmetic = Arithmetic::kF32;
 };
 
-CodecConfig Config(int quantizers, int codebook_dim, int latent, int decoder_dim, std::vector<int> rates,
-                   std::vector<int> ratios, int window) {
+struct Sizes {
+  int quantizers;
+  int codebook_dim;
+  int latent_dim;
+  int decoder_dim;
+  std::vector<int> rates;
+  std::vector<int> ratios;
+  int window;
+};
+
+CodecConfig Config(const Sizes& sizes) {
   CodecConfig config;
   config.transformer.hidden_size = 24;
   config.transformer.intermediate_size = 40;
@@ -34,38 +43,38 @@ CodecConfig Config(int quantizers, int codebook_dim, int latent, int decoder_dim
   config.transformer.num_kv_heads = 2;
   config.transformer.head_dim = 16;
   config.transformer.max_positions = 8000;
-  config.transformer.sliding_window = window;
+  config.transformer.sliding_window = sizes.window;
   config.transformer.rms_norm_eps = 1e-5F;
   config.transformer.rope_theta = 10000;
   config.transformer.qk_norm = false;
   config.codebook_size = 32;
-  config.codebook_dim = codebook_dim;
-  config.latent_dim = latent;
-  config.decoder_dim = decoder_dim;
-  config.num_quantizers = quantizers;
+  config.codebook_dim = sizes.codebook_dim;
+  config.latent_dim = sizes.latent_dim;
+  config.decoder_dim = sizes.decoder_dim;
+  config.num_quantizers = sizes.quantizers;
   config.num_semantic_quantizers = 1;
   config.sample_rate = 24000;
   config.samples_per_frame = 1;
-  for (const int rate : rates) config.samples_per_frame *= rate;
-  for (const int ratio : ratios) config.samples_per_frame *= ratio;
-  config.upsample_rates = std::move(rates);
-  config.upsampling_ratios = std::move(ratios);
+  for (const int rate : sizes.rates) config.samples_per_frame *= rate;
+  for (const int ratio : sizes.ratios) config.samples_per_frame *= ratio;
+  config.upsample_rates = sizes.rates;
+  config.upsampling_ratios = sizes.ratios;
   return config;
 }
 
 std::vector<Case> Cases() {
   return {
-      {"AsPublished", Config(4, 16, 16, 32, {8, 5, 4, 3}, {2, 2}, 6), DType::kF32},
-      {"Half", Config(3, 16, 24, 32, {4, 3}, {2}, 5), DType::kF16},
-      {"BFloat", Config(2, 12, 20, 16, {2, 7}, {3, 2}, 72), DType::kBF16},
-      {"OddSizes", Config(5, 6, 11, 20, {5, 2}, {1, 4}, 3), DType::kF32},
+      {"AsPublished", Config({4, 16, 16, 32, {8, 5, 4, 3}, {2, 2}, 6}), DType::kF32},
+      {"Half", Config({3, 16, 24, 32, {4, 3}, {2}, 5}), DType::kF16},
+      {"BFloat", Config({2, 12, 20, 16, {2, 7}, {3, 2}, 72}), DType::kBF16},
+      {"OddSizes", Config({5, 6, 11, 20, {5, 2}, {1, 4}, 3}), DType::kF32},
       // Large enough for several threads per loop.
-      {"Wide", Config(2, 16, 48, 96, {4, 3}, {2}, 5), DType::kF16},
-      {"NoUpsampleStages", Config(2, 8, 8, 8, {3}, {}, 4), DType::kF32},
-      {"ProductsOfBF16", Config(5, 6, 11, 20, {5, 2}, {1, 4}, 3), DType::kF32, Arithmetic::kBF16},
+      {"Wide", Config({2, 16, 48, 96, {4, 3}, {2}, 5}), DType::kF16},
+      {"NoUpsampleStages", Config({2, 8, 8, 8, {3}, {}, 4}), DType::kF32},
+      {"ProductsOfBF16", Config({5, 6, 11, 20, {5, 2}, {1, 4}, 3}), DType::kF32, Arithmetic::kBF16},
       // Wide enough for int8 from the second block on, and so long that units are fused over both convolutions.
-      {"ProductsOfBytes", Config(2, 16, 48, 384, {4, 5}, {2, 2}, 5), DType::kF32, Arithmetic::kInt8},
-      {"ProductsOfBytesFromHalf", Config(3, 16, 24, 400, {2, 2}, {2}, 5), DType::kF16, Arithmetic::kInt4},
+      {"ProductsOfBytes", Config({2, 16, 48, 384, {4, 5}, {2, 2}, 5}), DType::kF32, Arithmetic::kInt8},
+      {"ProductsOfBytesFromHalf", Config({3, 16, 24, 400, {2, 2}, {2}, 5}), DType::kF16, Arithmetic::kInt4},
   };
 }
 
@@ -311,7 +320,8 @@ TEST_P(CodecDecoderTest, WeightsThatAreNotFiniteMakeNan) {
 TEST(CodecDecoderTest, LeastUsage) {
   RandomTensors random(5);
   ThreadPool pool(1);
-  const CodecConfig config = Config(2, 8, 8, 8, {3}, {}, 4);
+  const CodecConfig config = Config(
+      {.quantizers = 2, .codebook_dim = 8, .latent_dim = 8, .decoder_dim = 8, .rates = {3}, .ratios = {}, .window = 4});
   CodecWeights weights = RandomCodec(config, DType::kF32, &random);
   std::vector<float> usage(32, 1.0F);
   usage[7] = 0;

@@ -153,6 +153,7 @@ Prompt RandomPrompt(const ModelConfig& config, int rows, int frames, std::mt1993
 
 // In any interleaving of the pieces of several prompts with frames of others, each utterance has the same bits as in a
 // backend of its own that runs the prompt in one piece.
+// Check: 32
 TEST(CpuBackendPiecesTest, EqualTheWholePromptInAnyOrder) {
   constexpr int kFrames = 4;
   const auto seed = std::random_device()();
@@ -207,6 +208,7 @@ TEST(CpuBackendPiecesTest, EqualTheWholePromptInAnyOrder) {
   }
 }
 
+// Check: 32
 TEST(CpuBackendPiecesTest, AreAboutAFramesWork) {
   std::mt19937 random(1);
   const Model model("tiny-base-0b6");
@@ -233,6 +235,7 @@ TEST(CpuBackendPiecesTest, AreAboutAFramesWork) {
 }
 
 // A slot that is closed within its prompt leaves no partial cache entry: the next utterance of the voice is right.
+// Check: 32
 TEST(CpuBackendPiecesTest, ClosedInMidPrompt) {
   std::mt19937 random(std::random_device{}());
   const Model model("tiny-base-0b6");

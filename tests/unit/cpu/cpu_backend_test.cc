@@ -367,6 +367,7 @@ TEST(CpuBackendTest, ReferenceCodesPrimeTheCodec) {
 
 // Requests of every mode of a checkpoint of this type, each with two texts: the second one uses the cache entries of
 
+// Check: 36
 TEST(CpuBackendTest, SlotsAreBounded) {
   const Model model("tiny-custom-0b6");
   const auto checkpoint = model.Open();

@@ -88,6 +88,7 @@ TEST_F(TalkerTest, PrefillEqualsSteps) {
 }
 
 // Cut at every row, and at random.
+// Check: 32
 TEST_F(TalkerTest, PrefillInPiecesEqualsTheWhole) {
   const unsigned seed = std::random_device{}();
   SCOPED_TRACE(testing::Message() << "seed " << seed);

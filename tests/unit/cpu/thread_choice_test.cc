@@ -40,6 +40,7 @@ void OnOneProcessor(const std::function<void()>& test) {
 
 class ProcessorsTest : public RootFolderTest {};
 
+// Check: 54
 TEST_F(ProcessorsTest, TheAffinityMaskCounts) {
   OnOneProcessor([&] {
     EXPECT_EQ(AllowedProcessors(), 1);
@@ -58,6 +59,7 @@ TEST_F(ProcessorsTest, NothingToReadLimitsNothing) {
   EXPECT_EQ(UsableProcessors(root_).cores, AllowedProcessors());
 }
 
+// Check: 54
 TEST_F(ProcessorsTest, TheLeastQuotaOfAGroupAndThoseAboveIt) {
   Write("proc/self/cgroup", "0::/user.slice/app.scope\n");
   EXPECT_EQ(ProcessorQuota(root_), std::nullopt);
@@ -78,6 +80,7 @@ TEST_F(ProcessorsTest, AContainersPathMayBeOfOutside) {
   }
 }
 
+// Check: 54
 TEST_F(ProcessorsTest, QuotasOfVersion1) {
   Write("proc/self/cgroup", "9:memory:/box\n4:cpu,cpuacct:/box\n2:cpuset:/\n0::/\n");
   Write("sys/fs/cgroup/cpu,cpuacct/box/cpu.cfs_period_us", "50000\n");
@@ -89,6 +92,7 @@ TEST_F(ProcessorsTest, QuotasOfVersion1) {
   EXPECT_EQ(ProcessorQuota(root_), std::nullopt) << "cpuacct limits nothing";
 }
 
+// Check: 54
 TEST_F(ProcessorsTest, NonsenseLimitsNothing) {
   for (const char* groups : {"", "\n\n", "::", "0", "0::/x", "no colon at all\n\n0::/x\n", "0:cpu:/x"}) {
     Write("proc/self/cgroup", groups);
@@ -159,6 +163,7 @@ std::pair<int, int> Choose(const Processors& usable, const std::map<int, std::op
   return {chosen, measured};
 }
 
+// Check: 54
 TEST(ThreadChoiceTest, TheFewestThatAreAsFast) {
   const Processors eight{.threads = 16, .cores = 8};
   // 4 threads reach the bandwidth of the memory.
@@ -169,6 +174,7 @@ TEST(ThreadChoiceTest, TheFewestThatAreAsFast) {
   EXPECT_EQ(Choose({.threads = 2, .cores = 2}, {{2, 10}, {1, 10.6}}), std::pair(2, 2));
 }
 
+// Check: 54
 TEST(ThreadChoiceTest, WhereOtherWorkDisturbsItIsOneACore) {
   const Processors eight{.threads = 16, .cores = 8};
   EXPECT_EQ(Choose(eight, {{16, std::nullopt}, {8, std::nullopt}}), std::pair(8, 2));
@@ -176,6 +182,7 @@ TEST(ThreadChoiceTest, WhereOtherWorkDisturbsItIsOneACore) {
   EXPECT_EQ(Choose(eight, {{16, std::nullopt}, {8, 10}, {6, 10}, {4, std::nullopt}, {3, 20}}), std::pair(6, 5));
 }
 
+// Check: 54
 TEST(ThreadChoiceTest, ItIsMeasuredWhatThisMachineDoes) {
   ThreadPool pool(4);
   ResizeToBest(

@@ -17,6 +17,7 @@ constexpr int64_t kMuchWork = int64_t{1} << 40;
 
 class ThreadPoolTest : public testing::TestWithParam<int> {};
 
+// Check: 54
 TEST_P(ThreadPoolTest, CoversEveryIndexOnce) {
   ThreadPool pool(GetParam());
   EXPECT_EQ(pool.threads(), GetParam());
@@ -63,6 +64,7 @@ TEST_P(ThreadPoolTest, ThrowsWhatABodyThrew) {
 
 // Far more threads than processors; in each loop some of them sleep. A loop that waits for the system's scheduler takes
 // milliseconds: if most did, the test would take minutes.
+// Check: 54
 TEST_P(ThreadPoolTest, BesidePoolsThatAreBusyLoopsEnd) {
   constexpr int kPools = 4;
   constexpr int kLoops = 2000;
@@ -120,6 +122,7 @@ TEST(ThreadPoolTest, SharesTheWork) {
 }
 
 // Other threads take over the rest of its share.
+// Check: 54
 TEST(ThreadPoolTest, AThreadThatIsHeldUpHoldsUpItsPartOnly) {
   constexpr int64_t kCount = 64;
   ThreadPool pool(2);

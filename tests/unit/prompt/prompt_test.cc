@@ -186,6 +186,7 @@ TEST(PromptVoiceDesign, EmptyInstructIsNone) {
 }
 
 // The take's text and codes in front of the text, as in cloning, and its description; no speaker's row.
+// Check: 59
 TEST(PromptVoiceDesign, APinnedTakeIsAnExampleWithItsDescription) {
   const auto pinned = IclVoice(2);
   pinned->x_vector.clear();

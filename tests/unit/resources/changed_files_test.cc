@@ -36,6 +36,7 @@ using testing::WriteFile;
 
 // --- one file
 
+// Check: 35
 TEST(MappedFileTest, ATruncatedFileReadsAsZerosAndIsTold) {
   const TempFolder folder;
   const std::string path = folder / "file";
@@ -59,6 +60,7 @@ TEST(MappedFileTest, ATruncatedFileReadsAsZerosAndIsTold) {
   EXPECT_TRUE(MappedFile::Open(path)->Check().ok());
 }
 
+// Check: 35
 TEST(MappedFileTest, AnOverwrittenFileIsToldAndARenamedOneIsNot) {
   const TempFolder folder;
   const std::string path = folder / "file";
@@ -82,6 +84,7 @@ TEST(MappedFileTest, AnOverwrittenFileIsToldAndARenamedOneIsNot) {
 }
 
 // Watched ranges come and go on several threads.
+// Check: 35
 TEST(MappedFileTest, ManyMappingsAtOnce) {
   const TempFolder folder;
   std::vector<std::thread> threads;
@@ -112,6 +115,7 @@ void FaultElsewhere(const std::string& path) {
   (void)data[5000];
 }
 
+// Check: 35
 TEST(BusErrorsDeathTest, OthersGoToTheHandlerThatWasThereBefore) {
   GTEST_FLAG_SET(death_test_style, "threadsafe");
   // The child runs the test from its start and dies in it. It uses its parent's folder, which the parent removes.
@@ -261,6 +265,7 @@ class ChangedModelTest : public ::testing::TestWithParam<Model> {
   const std::string folder_ = temporary_ / "model";
 };
 
+// Check: 35
 TEST_P(ChangedModelTest, WhileSpeakingAndBetweenUtterances) {
   for (const char* weights : kWeights) {
     for (const Change change : {Change::kEmpty, Change::kHalve, Change::kOverwrite, Change::kCopyOver}) {
@@ -301,6 +306,7 @@ TEST_P(ChangedModelTest, WhileSpeakingAndBetweenUtterances) {
   }
 }
 
+// Check: 35
 TEST_P(ChangedModelTest, WhileLoading) {
   std::mt19937 random{std::random_device{}()};
   int refused = 0;
@@ -334,6 +340,7 @@ TEST_P(ChangedModelTest, WhileLoading) {
   EXPECT_NE(Acquire(), nullptr);
 }
 
+// Check: 35
 TEST_P(ChangedModelTest, ReplacedByRenameItSpeaksOn) {
   auto engine = Acquire();
   ASSERT_NE(engine, nullptr);
@@ -351,6 +358,7 @@ TEST_P(ChangedModelTest, ReplacedByRenameItSpeaksOn) {
 }
 
 // Files that are read completely when the model is loaded.
+// Check: 35
 TEST_P(ChangedModelTest, SmallFilesDoNotMatterAfterTheLoad) {
   auto engine = Acquire();
   ASSERT_NE(engine, nullptr);
@@ -365,6 +373,7 @@ INSTANTIATE_TEST_SUITE_P(Models, ChangedModelTest,
                          ::testing::Values(Model{"BundledVoice", nullptr}, Model{"Random", "tiny-custom-0b6"}),
                          [](const auto& model) { return model.param.name; });
 
+// Check: 35
 TEST(ChangedModelCloneTest, TheVoiceEncoderIsMappedToo) {
   const TempFolder folder;
   const auto spec = golden::FindPreset("tiny-base-0b6");

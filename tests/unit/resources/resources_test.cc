@@ -180,6 +180,7 @@ class ResourcesTest : public testing::Test {
 
 // Large allocations only, which a system refuses first: the JSON library allocates in destructors, and ends the process
 // if that fails.
+// Check: 34
 TEST_F(ResourcesTest, WhateverLargeAllocationFailsWhileLoadingThereIsSpeechOrAnError) {
   constexpr size_t kLarge = 65536;
   int failed = 0;
@@ -187,6 +188,7 @@ TEST_F(ResourcesTest, WhateverLargeAllocationFailsWhileLoadingThereIsSpeechOrAnE
   EXPECT_GT(failed, 50);
 }
 
+// Check: 34
 TEST_F(ResourcesTest, WhateverAllocationFailsWhileSpeakingThereIsSpeechOrAnError) {
   // The scheduler may have dropped its engine; then the next run gets a new one.
   std::shared_ptr<Engine> engine;
@@ -203,6 +205,7 @@ TEST_F(ResourcesTest, WhateverAllocationFailsWhileSpeakingThereIsSpeechOrAnError
   EXPECT_GT(failed, 100);
 }
 
+// Check: 34
 TEST(CatchExhaustionTest, NamesWhatRanOutAndForWhat) {
   const Status memory = CatchExhaustion("sing", []() -> Status { throw std::bad_alloc(); });
   EXPECT_EQ(memory.code(), StatusCode::kResourceExhausted);
@@ -217,6 +220,7 @@ TEST(CatchExhaustionTest, NamesWhatRanOutAndForWhat) {
   EXPECT_EQ(*CatchExhaustion("sing", []() -> Result<int> { return 3; }), 3);
 }
 
+// Check: 49
 TEST(PollPermitTest, TwoOfTheProcessAtOnce) {
   const PollPermit first;
   EXPECT_TRUE(first.granted());
@@ -232,6 +236,7 @@ TEST(PollPermitTest, TwoOfTheProcessAtOnce) {
   }).join();
 }
 
+// Check: 34
 TEST(CatchExhaustionTest, AnErrorIsCopiedWithoutMemory) {
   const Status original = Status::Internal(std::string(1000, 'x'));
   Status copy;

@@ -75,7 +75,7 @@ TEST_F(PartsTest, EachPartHasItsTextAlone) {
   int64_t number = 0;
   for (const std::string sentence : {"This is the first one.", "This is the second one.", "This is the third one."}) {
     const uint64_t alone = 100 + static_cast<uint64_t>(number);
-    ReadAll(*Start(alone, sentence), alone);
+    ReadAll(*Start(alone, {.text = sentence}), alone);
     EXPECT_EQ(script_.Text(Part(static_cast<int>(number))), script_.Text(alone)) << sentence;
     ++number;
   }
@@ -84,7 +84,7 @@ TEST_F(PartsTest, EachPartHasItsTextAlone) {
 TEST_F(PartsTest, AShortTextIsAsWithoutParts) {
   const auto stream = StartRequest(LongText("Hello there."));
   EXPECT_EQ(ReadParts(*stream), Repeat({5}));
-  const auto whole = Start(2, "Hello there.");
+  const auto whole = Start(2, {.text = "Hello there."});
   ReadAll(*whole, 2);
   EXPECT_EQ(script_.Text(kSeed), script_.Text(2));
 }
@@ -123,7 +123,7 @@ TEST_F(PartsTest, TheNextPartIsNotRefusedForWantOfASlot) {
   // Between its parts another stream takes the slot.
   ASSERT_TRUE(AwaitOccupancy([](const Occupancy& now) { return now.free_slots == 1; }));
   script_.frames_by_seed[50] = 30;
-  const auto other = Start(50, "Hello.", false, 3);
+  const auto other = Start(50, {.lead = 3});
   ASSERT_TRUE(Await([&] { return script_.open_slots == 1; }));
   ASSERT_TRUE(stream->Append(" eight nine ten").ok());
   ASSERT_TRUE(stream->FinishText().ok());

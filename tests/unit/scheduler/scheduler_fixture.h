@@ -21,6 +21,16 @@
 
 namespace qtts {
 
+// An utterance in the streaming layout.
+struct StartOptions {
+  std::string text = "Hello.";
+  bool more_text = false;
+  size_t lead = 25;  // frames ahead of the reader
+  std::function<void()> on_change = {};
+  bool runaway_guard = false;
+  std::chrono::nanoseconds max_wait = Request::kNoLimit;
+};
+
 // Prompts and tokenizer of one model folder; the weights are not used.
 class SchedulerTest : public testing::Test {
  protected:
@@ -47,16 +57,14 @@ class SchedulerTest : public testing::Test {
     return *scheduler_;
   }
 
-  std::shared_ptr<StreamState> Start(uint64_t seed, const std::string& text = "Hello.", bool more_text = false,
-                                     size_t lead = 25, std::function<void()> on_change = {}, bool runaway_guard = false,
-                                     std::chrono::nanoseconds max_wait = Request::kNoLimit) {
+  std::shared_ptr<StreamState> Start(uint64_t seed, const StartOptions& options = {}) {
     Request request;
-    request.max_wait = max_wait;
-    request.runaway_guard = runaway_guard;
-    request.text = text;
-    request.more_text = more_text;
+    request.max_wait = options.max_wait;
+    request.runaway_guard = options.runaway_guard;
+    request.text = options.text;
+    request.more_text = options.more_text;
     request.seed = seed;
-    return StartRequest(request, lead, std::move(on_change));
+    return StartRequest(request, options.lead, options.on_change);
   }
 
   std::shared_ptr<StreamState> StartRequest(Request request, size_t lead = 25, std::function<void()> on_change = {}) {

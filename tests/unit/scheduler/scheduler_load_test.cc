@@ -165,7 +165,7 @@ TEST_F(SchedulerTest, FramesInStoreLeaveTimeForNewcomers) {
   script_.time_of_row = std::chrono::microseconds(400);
   for (uint64_t seed = 1; seed <= kNewcomer; ++seed) script_.frames_by_seed[seed] = 1000000;
   std::vector<std::shared_ptr<StreamState>> streams;
-  for (uint64_t seed = 1; seed <= kStreams; ++seed) streams.push_back(Start(seed, "Hello.", false, kStore));
+  for (uint64_t seed = 1; seed <= kStreams; ++seed) streams.push_back(Start(seed, {.lead = kStore}));
   // Until a step's time is known.
   ASSERT_TRUE(Await([&] { return script_.submissions.size() > 60; }));
   const auto newcomer = Start(kNewcomer);
@@ -247,7 +247,7 @@ TEST_F(SchedulerTest, NobodyIsAdmittedForWhomTheDeviceHasNoTime) {
   for (int i = 0; i < 33; ++i) ASSERT_EQ(speaking->Read(&frame, true), ReadState::kFrame);
   std::vector<std::shared_ptr<StreamState>> more;
   for (uint64_t seed = 2; seed <= 31; ++seed) {
-    more.push_back(Start(seed, "Hello.", false, 25, {}, false, milliseconds(300)));
+    more.push_back(Start(seed, {.max_wait = milliseconds(300)}));
   }
   for (const auto& stream : more) {
     ASSERT_EQ(stream->Read(&frame, true), ReadState::kEnd);
@@ -417,8 +417,8 @@ TEST_F(SchedulerTest, NobodyGivesWayToARealTimeStreamThatCannotGoOn) {
   constexpr uint64_t kFile = 9;
   script_.time_of_row = std::chrono::microseconds(100);
   script_.frames_by_seed = {{1, 1000000}, {2, 1000000}, {kFile, 100}};
-  const auto awaits_text = Start(1, "Hello", true);
-  const auto not_read = Start(2, "Hello.", false, 1);
+  const auto awaits_text = Start(1, {.text = "Hello", .more_text = true});
+  const auto not_read = Start(2, {.lead = 1});
   ASSERT_TRUE(AwaitOccupancy([](const Occupancy& now) { return now.steps > 0; }));
   Request request;
   request.text = "Hello.";

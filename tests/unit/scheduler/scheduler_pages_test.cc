@@ -29,7 +29,7 @@ TEST_F(SchedulerTest, OccupancyTellsPages) {
   script_.frames_by_seed[1] = 1000000;
   EXPECT_EQ(scheduler().occupancy().pages, 8);
   EXPECT_EQ(scheduler().occupancy().free_pages, 8);
-  const auto stream = Start(1, "Hello.", false, 2);
+  const auto stream = Start(1, {.lead = 2});
   ASSERT_TRUE(AwaitOccupancy([](const Occupancy& now) { return now.free_pages == 7; }));
   stream->Cancel();
   ASSERT_TRUE(AwaitOccupancy([](const Occupancy& now) { return now.free_pages == 8; }));
@@ -41,13 +41,13 @@ TEST_F(SchedulerTest, AnUtteranceWaitsWhileThePagesDoNotHoldIt) {
   script_.pages = 8;  // a prompt and its first frames need one or two pages; each speaking stream keeps one in reserve
   std::vector<std::shared_ptr<StreamState>> streams;
   for (uint64_t seed = 1; seed <= 6; ++seed) script_.frames_by_seed[seed] = 1000000;
-  for (uint64_t seed = 1; seed <= 6; ++seed) streams.push_back(Start(seed, "Hello.", false, 2));
+  for (uint64_t seed = 1; seed <= 6; ++seed) streams.push_back(Start(seed, {.lead = 2}));
   // A prompt takes one page. After four of them four pages are free: the reserve of each stream, none for a fifth.
   constexpr int kAdmitted = 4;
   ASSERT_TRUE(Await([&] { return script_.open_slots == kAdmitted; }));
   ASSERT_TRUE(AwaitWaiting(6 - kAdmitted));
   EXPECT_GT(scheduler().occupancy().free_slots, 0);
-  const auto refused = Start(7, "Hello.", false, 25, {}, false, milliseconds(20));
+  const auto refused = Start(7, {.max_wait = milliseconds(20)});
   EXPECT_TRUE(ReadAll(*refused, 7).empty());
   EXPECT_EQ(refused->end_reason(), EndReason::kBusy);
   EXPECT_EQ(refused->status().code(), StatusCode::kBusy);
@@ -109,7 +109,7 @@ TEST_F(SchedulerTest, APromptThatNeedsMoreThanAllPagesFailsAtOnce) {
   script_.page_positions = 2;
   script_.pages = 100;
   script_.frames_by_seed[1] = 1000000;
-  const auto speaking = Start(1, "Hello.", false, 2);
+  const auto speaking = Start(1, {.lead = 2});
   ASSERT_TRUE(Await([&] { return script_.open_slots == 1; }));
   std::string text;
   for (int i = 0; i < 400; ++i) text += " word";
@@ -139,8 +139,8 @@ class FullPagesTest : public SchedulerTest {
     script_.pages = 1000;
     script_.host_pages = host_pages;
     for (const uint64_t seed : {1, 2, 3}) script_.frames_by_seed[seed] = kFrames;
-    first_ = Start(1, "Hello.", false, kFirstLead);
-    second_ = Start(2, "Hello.", false, kSecondLead);
+    first_ = Start(1, {.lead = kFirstLead});
+    second_ = Start(2, {.lead = kSecondLead});
     SettledText(1, kFirstLead);
     SettledText(2, kSecondLead);
     SetPages(0);
@@ -273,7 +273,9 @@ TEST_F(SchedulerTest, ExchangesLeaveTimeForOthers) {
   for (size_t i = 0; i < kLeastFrames + 10; ++i) text += " word";
   Streams streams;
   for (uint64_t seed = 0; seed < kStreams; ++seed) script_.frames_by_seed[seed] = 1000;
-  for (uint64_t seed = 0; seed < kStreams; ++seed) streams.push_back(Start(seed, text, true, 1000));
+  for (uint64_t seed = 0; seed < kStreams; ++seed) {
+    streams.push_back(Start(seed, {.text = text, .more_text = true, .lead = 1000}));
+  }
   for (uint64_t seed = 0; seed < kStreams; ++seed) SettledText(seed, kLeastFrames);
   {
     const std::lock_guard lock(script_.mutex);
@@ -312,7 +314,7 @@ TEST_F(SchedulerTest, WhilePagesAreShortStreamsOfABusyDeviceGetAhead) {
   script_.page_positions = 1000;
   script_.pages = 1000;
   for (const uint64_t seed : {1, 2}) script_.frames_by_seed[seed] = 1000;
-  const Streams streams = {Start(1, "Hello.", false, kLead), Start(2, "Hello.", false, kLead)};
+  const Streams streams = {Start(1, {.lead = kLead}), Start(2, {.lead = kLead})};
   ReadUntilStepTimeIsKnown(streams);
   std::this_thread::sleep_for(milliseconds(500));
   const size_t before = script_.Text(1).size();

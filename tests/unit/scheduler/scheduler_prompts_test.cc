@@ -24,10 +24,11 @@ constexpr int kEndless = 30000000;
 // --- prompts in pieces
 
 // A speaking stream gets a frame between two pieces of a long prompt.
+// Check: 32
 TEST_F(SchedulerTest, FramesOfOthersComeBetweenThePiecesOfAPrompt) {
   script_.frames_by_seed[1] = 1000000;
   script_.pieces_by_seed[2] = kEndless;
-  const auto speaking = Start(1, "Hello.", false, 5);
+  const auto speaking = Start(1, {.lead = 5});
   Frame frame;
   ASSERT_EQ(speaking->Read(&frame, true), ReadState::kFrame);
   const auto waiting = Start(2);
@@ -38,6 +39,7 @@ TEST_F(SchedulerTest, FramesOfOthersComeBetweenThePiecesOfAPrompt) {
 }
 
 // A short prompt waits for at most one piece of an earlier long one.
+// Check: 32
 TEST_F(SchedulerTest, PromptsTakeTurns) {
   script_.pieces_by_seed[1] = kEndless;
   script_.pieces_by_seed[3] = 10;
@@ -92,6 +94,7 @@ TEST_F(SchedulerTest, AmongPromptsTakenTogetherOneFailsAlone) {
 }
 
 // A stream that has just begun to speak has no unread frames, so the long prompt waits for three frames.
+// Check: 32
 TEST_F(SchedulerTest, ALongPromptWaitsForWhoRunsShort) {
   script_.frames_by_seed[2] = 1000000;
   script_.pieces_by_seed[1] = kEndless;
@@ -104,6 +107,7 @@ TEST_F(SchedulerTest, ALongPromptWaitsForWhoRunsShort) {
   EXPECT_EQ(script_.order.substr(first, 7), "fffpfpf") << script_.order.substr(0, first + 10);
 }
 
+// Check: 32
 TEST_F(SchedulerTest, CancelEndsAPromptAtItsNextPiece) {
   script_.pieces_by_seed[1] = kEndless;
   const auto stream = Start(1);
@@ -113,6 +117,7 @@ TEST_F(SchedulerTest, CancelEndsAPromptAtItsNextPiece) {
   EXPECT_EQ(ReadAll(*Start(2), 2).size(), 5U);
 }
 
+// Check: 32
 TEST_F(SchedulerTest, StoppingDoesNotWaitForAPrompt) {
   for (const uint64_t seed : {1, 2, 3}) script_.pieces_by_seed[seed] = kEndless;
   const std::vector<std::shared_ptr<StreamState>> streams = {Start(1), Start(2), Start(3)};
@@ -121,6 +126,7 @@ TEST_F(SchedulerTest, StoppingDoesNotWaitForAPrompt) {
   for (const auto& stream : streams) EXPECT_EQ(stream->end_reason(), EndReason::kCancelled);
 }
 
+// Check: 32
 TEST_F(SchedulerTest, AFaultInMidPromptFailsItsStreamOnly) {
   script_.frames_by_seed[1] = 30;
   script_.pieces_by_seed[2] = 7;
@@ -133,11 +139,12 @@ TEST_F(SchedulerTest, AFaultInMidPromptFailsItsStreamOnly) {
   EXPECT_EQ(ReadAll(*good, 1).size(), 30U);
 }
 
+// Check: 32
 TEST_F(SchedulerTest, DeviceLostInMidPromptFailsEveryStream) {
   script_.frames_by_seed[1] = script_.frames_by_seed[3] = 1000000;
   script_.pieces_by_seed[2] = 7;
   script_.prefill_error_by_seed.emplace(2, Status::DeviceUnavailable("no GPU"));
-  const auto running = Start(1, "Hello.", false, 5);
+  const auto running = Start(1, {.lead = 5});
   SettledText(1, 5);
   for (const auto& stream : {Start(2), running, Start(3)}) {
     Frame frame;
@@ -148,6 +155,7 @@ TEST_F(SchedulerTest, DeviceLostInMidPromptFailsEveryStream) {
 
 // --- more utterances than slots
 
+// Check: 36
 TEST_F(SchedulerTest, WhatFindsNoSlotWaitsInOrder) {
   for (const int utterances : {65, 200}) {
     SCOPED_TRACE(utterances);
@@ -169,6 +177,7 @@ TEST_F(SchedulerTest, WhatFindsNoSlotWaitsInOrder) {
   }
 }
 
+// Check: 36
 TEST_F(SchedulerTest, OccupancyTellsSlotsAndWhoWaits) {
   script_.max_slots = 3;
   for (const uint64_t seed : {1, 2, 3, 4, 5}) script_.frames_by_seed[seed] = 1000000;
@@ -191,13 +200,14 @@ TEST_F(SchedulerTest, OccupancyTellsSlotsAndWhoWaits) {
   ASSERT_TRUE(Await([&] { return script_.open_slots == 0; }));
 }
 
+// Check: 36
 TEST_F(SchedulerTest, WhatWouldNotWaitIsRefusedAtOnce) {
   script_.max_slots = 2;
   script_.frames_by_seed[1] = script_.frames_by_seed[2] = 1000000;
   const auto one = Start(1);
   const auto two = Start(2);
   ASSERT_TRUE(Await([&] { return script_.open_slots == 2; }));
-  const auto refused = Start(3, "Hello.", false, 25, {}, false, std::chrono::nanoseconds(0));
+  const auto refused = Start(3, {.max_wait = std::chrono::nanoseconds(0)});
   EXPECT_TRUE(ReadAll(*refused, 3).empty());
   EXPECT_EQ(refused->end_reason(), EndReason::kBusy);
   EXPECT_EQ(refused->status().code(), StatusCode::kBusy);
@@ -205,10 +215,11 @@ TEST_F(SchedulerTest, WhatWouldNotWaitIsRefusedAtOnce) {
   EXPECT_NE(refused->status().message().find("max-wait"), std::string::npos);
   one->Cancel();
   ASSERT_TRUE(Await([&] { return script_.open_slots == 1; }));
-  EXPECT_EQ(ReadAll(*Start(4, "Hello.", false, 25, {}, false, std::chrono::nanoseconds(0)), 4).size(), 5U);
+  EXPECT_EQ(ReadAll(*Start(4, {.max_wait = std::chrono::nanoseconds(0)}), 4).size(), 5U);
   two->Cancel();
 }
 
+// Check: 36
 TEST_F(SchedulerTest, WhatWaitedForLongEnoughIsRefused) {
   script_.max_slots = 1;
   script_.frames_by_seed[1] = 1000000;
@@ -216,7 +227,7 @@ TEST_F(SchedulerTest, WhatWaitedForLongEnoughIsRefused) {
   ASSERT_TRUE(Await([&] { return script_.open_slots == 1; }));
   const auto patient = Start(2);
   const auto start = std::chrono::steady_clock::now();
-  const auto waiting = Start(3, "Hello.", false, 25, {}, false, milliseconds(60));
+  const auto waiting = Start(3, {.max_wait = milliseconds(60)});
   EXPECT_TRUE(ReadAll(*waiting, 3).empty());
   EXPECT_GE(std::chrono::steady_clock::now() - start, milliseconds(60));
   EXPECT_EQ(waiting->end_reason(), EndReason::kBusy);

@@ -54,7 +54,7 @@ TEST_F(SchedulerTest, ARunawayIsEndedIfThatIsWanted) {
   for (const uint64_t seed : {1, 2, 3, 4}) script_.frames_by_seed[seed] = 600;
   script_.silent_seeds = {1, 2};
   const auto count = [&](uint64_t seed, bool guard, EndReason expected) {
-    const auto stream = Start(seed, "Hi.", false, 25, {}, guard);
+    const auto stream = Start(seed, {.text = "Hi.", .runaway_guard = guard});
     size_t frames = 0;
     Frame frame;
     while (stream->Read(&frame, true) == ReadState::kFrame) ++frames;
@@ -71,7 +71,7 @@ TEST_F(SchedulerTest, ARunawayIsEndedIfThatIsWanted) {
 
 TEST_F(SchedulerTest, ReaderThatDoesNotReadStopsItsStreamOnly) {
   script_.frames_by_seed[1] = script_.frames_by_seed[2] = 20;
-  const auto slow = Start(1, "Hello.", false, 3);
+  const auto slow = Start(1, {.lead = 3});
   EXPECT_EQ(SettledText(1, 3).size(), 3U);
   EXPECT_EQ(ReadAll(*Start(2), 2).size(), 20U);
   EXPECT_EQ(script_.Text(1).size(), 3U);
@@ -81,7 +81,7 @@ TEST_F(SchedulerTest, ReaderThatDoesNotReadStopsItsStreamOnly) {
 TEST_F(SchedulerTest, RunAheadKeepsOrderAndRoom) {
   script_.max_outstanding = 3;
   script_.frames_by_seed[1] = script_.frames_by_seed[2] = 30;
-  const auto narrow = Start(1, "Hello.", false, 2);
+  const auto narrow = Start(1, {.lead = 2});
   const auto wide = Start(2);
   EXPECT_EQ(ReadAll(*wide, 2).size(), 30U);
   EXPECT_LE(script_.Text(1).size(), 2U);
@@ -119,7 +119,7 @@ TEST_F(SchedulerTest, TextIsFedTokenByTokenThenEndThenPadding) {
   ASSERT_TRUE(feed.Append(text).ok());
   ASSERT_TRUE(feed.Finish().ok());
   const std::vector<int32_t> ids = feed.TakeIds();
-  ReadAll(*Start(1, text), 1);
+  ReadAll(*Start(1, {.text = text}), 1);
   std::vector<int32_t> expected = {kNoText};
   expected.insert(expected.end(), ids.begin() + 3, ids.end());  // the first ids are the prompt's
   expected.push_back(eos_);
@@ -130,8 +130,8 @@ TEST_F(SchedulerTest, TextIsFedTokenByTokenThenEndThenPadding) {
 TEST_F(SchedulerTest, LateTextStallsAndIsNeverPadded) {
   script_.frames_by_seed[1] = script_.frames_by_seed[9] = 30;
   const std::string text = "One two three four five six.";
-  ReadAll(*Start(9, text), 9);
-  const auto stream = Start(1, "One", true);
+  ReadAll(*Start(9, {.text = text}), 9);
+  const auto stream = Start(1, {.text = "One", .more_text = true});
   size_t before = 0;
   for (const char* piece : {" two", " three four", " fi", "ve six."}) {
     ASSERT_TRUE(stream->Append(piece).ok());
@@ -148,7 +148,7 @@ TEST_F(SchedulerTest, LateTextStallsAndIsNeverPadded) {
 }
 
 TEST_F(SchedulerTest, OpenTextThatStaysBlankCompletesWithoutFrames) {
-  const auto stream = Start(1, "", true);
+  const auto stream = Start(1, {.text = "", .more_text = true});
   ASSERT_TRUE(stream->Append("  \n").ok());
   ASSERT_TRUE(stream->FinishText().ok());
   EXPECT_TRUE(ReadAll(*stream, 1).empty());
@@ -289,7 +289,7 @@ TEST_F(SchedulerTest, LostDeviceFailsEveryStreamAlsoWithoutMemory) {
 TEST_F(SchedulerTest, DeviceLostWhenAnUtteranceBeginsFailsEveryStream) {
   script_.frames_by_seed[1] = 1000000;
   script_.open_error_by_seed.emplace(2, Status::DeviceUnavailable("no GPU"));
-  const auto running = Start(1, "Hello.", false, 5);
+  const auto running = Start(1, {.lead = 5});
   SettledText(1, 5);
   for (const auto& stream : {Start(2), running, Start(3)}) {
     ReadAll(*stream, 1);
@@ -299,6 +299,7 @@ TEST_F(SchedulerTest, DeviceLostWhenAnUtteranceBeginsFailsEveryStream) {
   EXPECT_TRUE(scheduler_->device_lost());
 }
 
+// Check: 32
 TEST_F(SchedulerTest, ATextThatNoModelCouldSpeakIsRefusedBeforeItIsTokens) {
   for (const bool more_text : {false, true}) {
     Request request;
@@ -322,7 +323,7 @@ TEST_F(SchedulerTest, ATextThatNoModelCouldSpeakIsRefusedBeforeItIsTokens) {
 
 TEST_F(SchedulerTest, EveryFrameAndTheEndAreAnnounced) {
   std::atomic<int> calls = 0;
-  const auto stream = Start(1, "Hello.", false, 25, [&] { ++calls; });
+  const auto stream = Start(1, {.on_change = [&] { ++calls; }});
   ReadAll(*stream, 1);
   scheduler_.reset();
   EXPECT_EQ(calls, 6);
@@ -330,7 +331,7 @@ TEST_F(SchedulerTest, EveryFrameAndTheEndAreAnnounced) {
 
 TEST_F(SchedulerTest, StoppingEndsRunningStreams) {
   script_.frames_by_seed[1] = 1000000;
-  const auto running = Start(1, "Hello.", false, 5);
+  const auto running = Start(1, {.lead = 5});
   SettledText(1, 5);
   scheduler_.reset();
   EXPECT_EQ(running->end_reason(), EndReason::kCancelled);
@@ -348,7 +349,7 @@ TEST_F(SchedulerTest, ManyThreadsStartAppendReadAndCancel) {
       std::mt19937 random(seed + t);
       for (int i = 0; i < 40; ++i) {
         if (random() % 2 == 0) scheduler_->Expect();
-        const auto stream = Start(t, "Go", true, 1 + random() % 4);
+        const auto stream = Start(t, {.text = "Go", .more_text = true, .lead = 1 + random() % 4});
         std::thread writer([&stream] {
           for (int n = 0; n < 4; ++n) {
             if (!stream->Append(" on and on").ok()) return;

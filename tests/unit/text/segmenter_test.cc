@@ -106,6 +106,7 @@ TEST(Segmenter, FindsSentencesInTenLanguages) {
   }
 }
 
+// Check: 42
 TEST(Segmenter, ALanguageThatChangesHoldsForWhatIsNotGivenOut) {
   Segmenter segmenter;
   segmenter.SetOptions({.language = "en"});

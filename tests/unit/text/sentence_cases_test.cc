@@ -136,6 +136,7 @@ void ExpectPlacesAreRight(const Sentence& sentence, std::string_view text) {
   EXPECT_EQ(sentence.SourcePosition(position), CountUtf8(sentence.source));
 }
 
+// Check: 46
 TEST(SentenceCases, EachTextHasItsSentences) {
   const std::vector<SentenceCase> cases = ReadCases();
   EXPECT_GE(cases.size(), 200U);
@@ -145,6 +146,7 @@ TEST(SentenceCases, EachTextHasItsSentences) {
   }
 }
 
+// Check: 46
 TEST(SentenceCases, CutsOfTheTextMakeNoDifference) {
   const uint32_t seed = std::random_device{}();
   SCOPED_TRACE(seed);
@@ -172,6 +174,7 @@ TEST(SentenceCases, CutsOfTheTextMakeNoDifference) {
 }
 
 // Quadratic time would take hours.
+// Check: 46
 TEST(SentenceCases, TimeIsLinear) {
   constexpr size_t kSize = 200'000;
   for (const std::string_view unit : {".", "a.", "a. ", "a! ", "? [", "Inc. ", "\"", " ", "\n", "a-\n", "1.\n", "x"}) {

@@ -10,6 +10,7 @@ namespace qtts {
 namespace {
 
 // Characters that are spoken, by Unicode's general category.
+// Check: 45
 TEST(IsSayable, GeneralCategoriesDecide) {
   const struct {
     const char* text;
@@ -67,6 +68,7 @@ const std::vector<std::string> kReleased = {"chinese",  "english", "french",    
 const std::string kChinese = "你好，世界。";
 const std::string kRussian = "Привет, мир!";
 
+// Check: 53
 TEST(LanguageWarning, ScriptsOfTheModelsLanguagesAreWritten) {
   const struct {
     const char* text;
@@ -106,6 +108,7 @@ TEST(LanguageWarning, ScriptsOfTheModelsLanguagesAreWritten) {
   }
 }
 
+// Check: 53
 TEST(LanguageWarning, OtherLatinLanguagesAreToldByAForeignLetterAndTheirTrigrams) {
   const struct {
     const char* text;
@@ -136,6 +139,7 @@ TEST(LanguageWarning, OtherLatinLanguagesAreToldByAForeignLetterAndTheirTrigrams
   }
 }
 
+// Check: 53
 TEST(LanguageWarning, WhoNamesALanguageIsNotWarned) {
   for (const char* language : {"english", "EN-us", "german", "klingon"}) {
     EXPECT_EQ(LanguageWarning(kChinese, kEnglish, language), "") << language;
@@ -145,11 +149,13 @@ TEST(LanguageWarning, WhoNamesALanguageIsNotWarned) {
   }
 }
 
+// Check: 53
 TEST(LanguageWarning, AModelWithALanguageOfItsOwnIsNotJudged) {
   EXPECT_EQ(LanguageWarning(kChinese, {"english", "klingon"}, ""), "");
   EXPECT_EQ(LanguageWarning(kChinese, {}, ""), "");
 }
 
+// Check: 53
 TEST(LanguageWarning, SaysWhatTheModelSpeaks) {
   EXPECT_EQ(LanguageWarning(kRussian, {"english", "french", "german"}, ""),
             "The text is in Cyrillic script. This model speaks English, French or German, so the speech will "

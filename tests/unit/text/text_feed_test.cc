@@ -222,6 +222,7 @@ TEST_F(TextFeedTest, ALongWordMayFillTheRoom) {
 }
 
 // The role takes two ids.
+// Check: 32
 TEST_F(TextFeedTest, IdsAreLimited) {
   const auto ids_of = [&](const std::string& text) { return Whole(text).size(); };
   const std::string text = "one two three four five six seven";

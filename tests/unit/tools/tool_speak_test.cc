@@ -44,6 +44,7 @@ size_t FilesIn(const std::string& folder) {
       std::distance(std::filesystem::directory_iterator(folder), std::filesystem::directory_iterator()));
 }
 
+// Check: 52
 TEST(ToolTest, SpeakWritesWhatTheEngineSpeaks) {
   const std::vector<float> spoken = EngineSpeaks(kText, 3);
   const TemporaryFolder folder;
@@ -72,6 +73,7 @@ TEST(ToolTest, SpeakWritesWhatTheEngineSpeaks) {
   }
 }
 
+// Check: 52
 TEST(ToolTest, SpeakWritesRawSamplesAndToStandardOutput) {
   const TemporaryFolder folder;
   const std::string script = "exec \"$0\" speak \"$1\" 'Good morning.' --seed 3 ";
@@ -269,6 +271,7 @@ TEST(ToolTest, SpeakChangesTheRate) {
   EXPECT_NE(wrong.err.find(R"(--rate "9": must be 0.25 to 4)"), std::string::npos) << wrong.err;
 }
 
+// Check: 52
 TEST(ToolTest, SpeakRefusesBeforeAnyWork) {
   const TemporaryFolder folder;
   const Environment no_voice = {{"QTTS_VOICE_PATH", "/nonexistent/voice"}};
@@ -312,6 +315,7 @@ TEST(ToolTest, SpeakRefusesBeforeAnyWork) {
   EXPECT_EQ(FilesIn(folder.File("")), 0U);
 }
 
+// Check: 53
 TEST(ToolTest, SpeakWarnsOfTextThatTheModelCannotSpeak) {
   const TemporaryFolder folder;
   const std::vector<std::string> speak = {"speak", kVoice, "你好。", "--max-frames", "2", "-o", folder.File("out.wav")};
@@ -322,6 +326,7 @@ TEST(ToolTest, SpeakWarnsOfTextThatTheModelCannotSpeak) {
 }
 
 // The old file stays until the new one is complete. If the path is a link, its target is replaced.
+// Check: 52
 TEST(ToolTest, SpeakReplacesAFileAtOnce) {
   const TemporaryFolder folder;
   const std::string file = folder.File("out.wav");
@@ -336,6 +341,7 @@ TEST(ToolTest, SpeakReplacesAFileAtOnce) {
   EXPECT_EQ(FilesIn(folder.File("")), 2U);
 }
 
+// Check: 52
 TEST(ToolTest, SpeakDoesNotWriteSoundToATerminal) {
   const int terminal = posix_openpt(O_RDWR | O_NOCTTY);
   ASSERT_TRUE(terminal >= 0 && grantpt(terminal) == 0 && unlockpt(terminal) == 0);
@@ -401,6 +407,7 @@ bool WaitForPart(const std::string& folder) {
   return false;
 }
 
+// Check: 52
 TEST(ToolTest, CtrlCFinishesWhatIsSpoken) {
   for (const int signal : {SIGINT, SIGTERM}) {
     const TemporaryFolder folder;
@@ -418,6 +425,7 @@ TEST(ToolTest, CtrlCFinishesWhatIsSpoken) {
 }
 
 // As under nohup, or in the background of a shell.
+// Check: 52
 TEST(ToolTest, ASignalThatIsIgnoredStaysSo) {
   const TemporaryFolder folder;
   LongSpeech speech(folder.File("out.wav"), "trap '' INT; ");
@@ -428,6 +436,7 @@ TEST(ToolTest, ASignalThatIsIgnoredStaysSo) {
   EXPECT_EQ(speech.Wait().exit_status, 128 + SIGTERM);
 }
 
+// Check: 52
 TEST(ToolTest, SpeakWritesSoundWhileItIsMade) {
   LongSpeech speech("-");
   speech.WaitForSound();

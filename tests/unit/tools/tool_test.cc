@@ -27,6 +27,7 @@ TEST(ToolTest, HelpNamesEveryCommand) {
   }
 }
 
+// Check: 50
 TEST(ToolTest, EveryCommandHasAManual) {
   const struct {
     std::vector<std::string> command;
@@ -75,6 +76,7 @@ TEST(ToolTest, WrongUsageIsStatusTwo) {
 }
 
 // An option or argument without effect is refused.
+// Check: 50
 TEST(ToolTest, WhatACommandDoesNotTakeIsRefused) {
   const struct {
     std::vector<std::string> arguments;
@@ -100,6 +102,7 @@ TEST(ToolTest, WhatACommandDoesNotTakeIsRefused) {
   }
 }
 
+// Check: 50
 TEST(ToolTest, ValuesThatAnOptionDoesNotHaveAreRefused) {
   const TemporaryFolder folder;
   const struct {
@@ -170,6 +173,7 @@ TEST(ToolTest, InspectTellsOfAGpuOnly) {
   }
 }
 
+// Check: 50
 TEST(ToolTest, DeviceAndPrecisionAreHeeded) {
   const TemporaryFolder folder;
   const Environment no_gpu = {{"QTTS_BACKEND_PATH", "/nonexistent"}};
@@ -352,6 +356,7 @@ TEST(ToolTest, DecodeRefusesWhatAreNoCodes) {
 }
 
 // The tool's arguments are bytes: no locale may change them or refuse them.
+// Check: 50
 TEST(ToolTest, TextIsUtf8InEveryLocale) {
   const TemporaryFolder folder;
   const std::string base = folder.File("base");

@@ -37,6 +37,7 @@ TEST(ToolTest, AlignFindsTheHead) {
 }
 
 // The bundled voice keeps the numbers that the tool measures; another processor may speak a little differently.
+// Check: 63
 TEST(ToolTest, LoudnessOfTheBundledVoice) {
   const TemporaryFolder folder;
   const std::string copy = folder.File("voice");
@@ -171,6 +172,7 @@ void MakeDesign(const std::string& folder, int seed) {
   ASSERT_EQ(outcome.exit_status, 0) << outcome.err;
 }
 
+// Check: 59
 TEST(ToolTest, ADesignedVoiceIsPinnedByItsTake) {
   const TemporaryFolder folder;
   const std::string design = folder.File("design");
@@ -255,6 +257,7 @@ Outcome MakeStyle(const std::string& base, const std::string& audio, const char*
   return RunTool({"voice", "make", base, "--audio", kReferences + audio, "--style", style, option, file, "--json"});
 }
 
+// Check: 61
 TEST(ToolTest, TakesOfAVoiceAreChosenByStyle) {
   const TemporaryFolder folder;
   const std::string base = folder.File("base");
@@ -297,6 +300,7 @@ TEST(ToolTest, TakesOfAVoiceAreChosenByStyle) {
   EXPECT_NE(styled.out.find("make it again with --style"), std::string::npos) << styled.out;
 }
 
+// Check: 62
 TEST(ToolTest, VoicesAreMixed) {
   const TemporaryFolder folder;
   const std::string base = folder.File("base");

@@ -67,6 +67,7 @@ TEST(LoudnessTest, OfATone) {
   }
 }
 
+// Check: 63
 TEST(LoudnessTest, IsTheDefinition) {
   std::mt19937 random(1);
   std::uniform_real_distribution<float> value(-1, 1);

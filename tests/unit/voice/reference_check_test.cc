@@ -84,6 +84,7 @@ std::vector<Spoilt> TenSpoilt() {
   };
 }
 
+// Check: 60
 TEST(ReferenceCheckTest, ACleanRecordingHasNoWarning) {
   const std::vector<float> clean = CleanSpeech();
   for (const std::string& text : {std::string(), FittingText(clean)}) {
@@ -91,6 +92,7 @@ TEST(ReferenceCheckTest, ACleanRecordingHasNoWarning) {
   }
 }
 
+// Check: 60
 TEST(ReferenceCheckTest, TenSpoiltRecordingsHaveOneWarningEach) {
   const std::vector<Spoilt> table = TenSpoilt();
   ASSERT_EQ(table.size(), 10U);
@@ -127,6 +129,7 @@ TEST(ReferenceCheckTest, ARecordingBelowTheGateIsQuiet) {
 }
 
 // Without a transcript only the timbre is cloned: beginning, end and length do not matter.
+// Check: 60
 TEST(ReferenceCheckTest, OnlyAnExampleHasToFit) {
   for (const Spoilt& spoilt : TenSpoilt()) {
     SCOPED_TRACE(spoilt.name);

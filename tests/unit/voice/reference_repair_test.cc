@@ -43,6 +43,7 @@ std::string AllOf(const std::vector<std::string>& done) {
 }
 
 // After a repair nothing is left to warn of or to repair.
+// Check: 60
 TEST(ReferenceRepairTest, RepairedRecordingsHaveNoWarning) {
   const std::vector<float> clean = CleanSpeech();
   const struct {
@@ -77,6 +78,7 @@ TEST(ReferenceRepairTest, RepairedRecordingsHaveNoWarning) {
 }
 
 // The transcript says all of it.
+// Check: 60
 TEST(ReferenceRepairTest, NothingSpokenIsCutWithATranscript) {
   const std::vector<float> clean = CleanSpeech();
   std::vector<float> pcm = Joined(Joined(clean, clean), clean);
@@ -115,6 +117,7 @@ class RecordingEncoder : public VoiceEncoder {
   std::vector<float> coded;
 };
 
+// Check: 60
 TEST(CloneVoiceTest, WarnsAndPreparesIfAsked) {
   const std::vector<float> spoilt = Joined(Silence(0.8), CleanSpeech());
   CloneOptions options;

@@ -36,6 +36,7 @@ TEST(TakesTest, StyleOfAnInstruction) {
   EXPECT_EQ(StyleOfInstruct(""), "");
 }
 
+// Check: 61
 TEST(TakesTest, ChosenByStyleThenByInstruction) {
   const std::vector<ClonedVoice> takes = {Take("calm", 1), Take("excited", 2)};
   const auto chosen = [&](const std::string& style, const std::string& instruct) {
@@ -96,6 +97,7 @@ ClonedVoice VectorVoice(std::vector<float> x_vector, const std::string& model = 
   return voice;
 }
 
+// Check: 62
 TEST(MixTest, IsTheMeanByWeightWithTheMeanLength) {
   const std::vector<VoiceShare> shares = {{VectorVoice({3, 0}), 0.5}, {VectorVoice({0, 5}), 0.5}};
   const auto mix = MixVoices(shares);
@@ -121,6 +123,7 @@ TEST(MixTest, AVoiceWithItselfIsTheVoice) {
   for (size_t i = 0; i < 3; ++i) EXPECT_NEAR(mix->x_vector[i], voice.x_vector[i], 1e-6);
 }
 
+// Check: 62
 TEST(MixTest, RefusesVoicesThatDoNotFit) {
   const auto refused = [](const std::vector<VoiceShare>& shares) {
     const Status status = MixVoices(shares).status();

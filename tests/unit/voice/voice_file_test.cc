@@ -43,6 +43,7 @@ TEST(VoiceFileTest, ComesBackAsItWas) {
   }
 }
 
+// Check: 63
 TEST(VoiceFileTest, KeepsItsLoudness) {
   const TempFolder folder;
   const std::string path = folder / "voice.safetensors";
@@ -66,6 +67,7 @@ TEST(VoiceFileTest, KeepsItsLoudness) {
 }
 
 // A file without them has the bytes that it had before there were any.
+// Check: 61
 TEST(VoiceFileTest, DescriptionAndStyleAreKeptWhereThereAreAny) {
   const TempFolder folder;
   const std::string path = folder / "voice.safetensors";
@@ -85,6 +87,7 @@ TEST(VoiceFileTest, DescriptionAndStyleAreKeptWhereThereAreAny) {
   EXPECT_FALSE(LoadVoice(path)->reference_codes.empty());
 }
 
+// Check: 61
 TEST(VoiceFileTest, SeveralTakesComeBack) {
   const TempFolder folder;
   const std::string path = folder / "voice.safetensors";

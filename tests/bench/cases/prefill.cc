@@ -1,39 +1,26 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later
 // Delays while the prompt of a long text goes through the model: of interrupts, flushes and state changes of its own
 // element, of the first speech after them, and of a live element beside it on the same engine.
-//
-//   bench-prefill [ROUNDS]      (default 40; the bundled voice on the CPU)
-//
-// Exits with 1 if the 99th percentile of an interrupt, a flush or a state change is above 50 ms, or if the live element
-// had an underrun.
-#include <gst/gst.h>
-
 #include <algorithm>
-#include <atomic>
 #include <chrono>
 #include <cstdio>
-#include <cstdlib>
 #include <map>
 #include <random>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
+#include "cases.h"
+
+namespace qtts::bench {
 namespace {
 
 using Clock = std::chrono::steady_clock;
 
 constexpr double kMostMilliseconds = 50;
 constexpr char kShort[] = "This is short.";
-
-[[noreturn]] void Fail(const char* message) {
-  std::fprintf(stderr, "bench-prefill: %s\n", message);
-  std::exit(1);
-}
-
-double Milliseconds(Clock::time_point start) {
-  return std::chrono::duration<double, std::milli>(Clock::now() - start).count();
-}
+constexpr char kWaiting[] = "qttssrc name=speech device=cpu speak-anything=true idle-mode=wait ! fakesink async=false";
 
 struct Figures {
   std::map<std::string, std::vector<double>> values;
@@ -59,87 +46,47 @@ std::string Repeat(const std::string& unit, size_t size) {
   return text;
 }
 
-class Element {
+// An element and the time of what stops its speech, in milliseconds.
+class Stopper : public Speaker {
  public:
-  explicit Element(const std::string& line) : pipeline_(gst_parse_launch(line.c_str(), nullptr)) {
-    if (pipeline_ == nullptr) Fail("no pipeline; is the plugin in GST_PLUGIN_PATH?");
-    speech_ = gst_bin_get_by_name(GST_BIN(pipeline_), "speech");
-    GstPad* pad = gst_element_get_static_pad(speech_, "src");
-    gst_pad_add_probe(pad, GST_PAD_PROBE_TYPE_BUFFER, Count, this, nullptr);
-    gst_object_unref(pad);
-  }
-  ~Element() {
-    gst_element_set_state(pipeline_, GST_STATE_NULL);
-    gst_object_unref(speech_);
-    gst_object_unref(pipeline_);
-  }
-  Element(const Element&) = delete;
-  Element& operator=(const Element&) = delete;
+  using Speaker::Speaker;
 
-  GstElement* speech() const { return speech_; }
-  int buffers() const { return buffers_; }
-  void Set(GstState state) { gst_element_set_state(pipeline_, state); }
   double TimeSet(GstState state) {
-    const auto start = Clock::now();
-    Set(state);
-    return Milliseconds(start);
-  }
-  void Speak(const std::string& text) {
-    guint64 number = 0;
-    g_signal_emit_by_name(speech_, "speak", text.c_str(), nullptr, &number);
-    if (number == 0) Fail("a text was refused");
+    return Time([&] { Set(state); });
   }
   double TimeInterrupt() {
-    const auto start = Clock::now();
     guint64 frames = 0;
-    g_signal_emit_by_name(speech_, "interrupt", &frames);
-    return Milliseconds(start);
+    return Time([&] { g_signal_emit_by_name(element(), "interrupt", &frames); });
   }
   double TimeFlush() {
-    const auto start = Clock::now();
-    gst_element_send_event(speech_, gst_event_new_flush_start());
-    gst_element_send_event(speech_, gst_event_new_flush_stop(TRUE));
-    return Milliseconds(start);
+    return Time([&] {
+      gst_element_send_event(element(), gst_event_new_flush_start());
+      gst_element_send_event(element(), gst_event_new_flush_stop(TRUE));
+    });
   }
   double TimeFirstSpeech() {
-    const int before = buffers_;
-    const auto start = Clock::now();
-    Speak(kShort);
-    while (buffers_ == before) {
-      if (Milliseconds(start) > 120000) Fail("nothing was spoken for two minutes");
-      std::this_thread::sleep_for(std::chrono::milliseconds(1));
-    }
-    return Milliseconds(start);
-  }
-  guint64 Stat(const char* name) const {
-    GstStructure* stats = nullptr;
-    guint64 value = 0;
-    g_object_get(speech_, "stats", &stats, nullptr);
-    gst_structure_get_uint64(stats, name, &value);
-    gst_structure_free(stats);
-    return value;
+    const int before = buffers();
+    return Time([&] {
+      Speak(kShort);
+      Await([&] { return buffers() != before; });
+    });
   }
 
  private:
-  // Counts speech only.
-  static GstPadProbeReturn Count(GstPad*, GstPadProbeInfo* info, gpointer user) {
-    if (!GST_BUFFER_FLAG_IS_SET(GST_PAD_PROBE_INFO_BUFFER(info), GST_BUFFER_FLAG_GAP)) {
-      ++static_cast<Element*>(user)->buffers_;
-    }
-    return GST_PAD_PROBE_OK;
+  template <typename Call>
+  static double Time(const Call& call) {
+    const auto start = Clock::now();
+    call();
+    return MillisecondsSince(start);
   }
-
-  GstElement* pipeline_;
-  GstElement* speech_ = nullptr;
-  std::atomic<int> buffers_ = 0;
 };
 
 // Everything that stops speech, at random times of the prompt.
-bool BenchStops(const std::string& name, const std::string& text, int rounds) {
+bool BenchStops(const std::string& name, const std::string& text, int rounds, const Case& options) {
   std::mt19937 random(std::random_device{}());
   Figures figures;
   for (int round = 0; round < rounds; ++round) {
-    Element element("qttssrc name=speech device=cpu speak-anything=true idle-mode=wait ! fakesink async=false");
+    Stopper element(kWaiting, options.model);
     element.Set(GST_STATE_PLAYING);
     element.TimeFirstSpeech();  // the model is loaded
     const auto begin = [&] {
@@ -165,11 +112,11 @@ bool BenchStops(const std::string& name, const std::string& text, int rounds) {
 }
 
 // A live element speaks all the time while another one gets long texts.
-bool BenchLiveBeside(const std::string& name, const std::string& text, int rounds) {
-  Element live("qttssrc name=speech device=cpu is-live=true ! fakesink");
+bool BenchLiveBeside(const std::string& name, const std::string& text, int rounds, const Case& options) {
+  Stopper live("qttssrc name=speech device=cpu is-live=true ! fakesink", options.model);
   live.Set(GST_STATE_PLAYING);
   live.TimeFirstSpeech();
-  Element other("qttssrc name=speech device=cpu speak-anything=true idle-mode=wait ! fakesink async=false");
+  Stopper other(kWaiting, options.model);
   other.Set(GST_STATE_PLAYING);
   Figures figures;
   const guint64 before = live.Stat("underruns");
@@ -178,10 +125,10 @@ bool BenchLiveBeside(const std::string& name, const std::string& text, int round
     const int frames = other.buffers();
     const auto start = Clock::now();
     other.Speak(text);
-    while (other.buffers() == frames && Milliseconds(start) < 10000) {
+    while (other.buffers() == frames && MillisecondsSince(start) < 10000) {
       std::this_thread::sleep_for(std::chrono::milliseconds(1));
     }
-    figures.Add("first speech of the long text", Milliseconds(start));
+    figures.Add("first speech of the long text", MillisecondsSince(start));
     while (live.Stat("queued-utterances") > 1) std::this_thread::sleep_for(std::chrono::milliseconds(10));
     other.TimeInterrupt();
   }
@@ -193,19 +140,19 @@ bool BenchLiveBeside(const std::string& name, const std::string& text, int round
 
 }  // namespace
 
-int main(int argc, char** argv) {
-  gst_init(&argc, &argv);
-  g_setenv("QTTS_VOICE_PATH", QTTS_BENCH_VOICE, FALSE);
-  const int rounds = argc > 1 ? std::atoi(argv[1]) : 40;
-  if (rounds < 1) Fail("how many rounds?");
+bool BenchPrefill(const Case& options) {
+  gst_init(nullptr, nullptr);
+  const int rounds = options.number;
   const std::string english = "The quick brown fox jumps over the lazy dog, and nobody knows why it would. ";
   bool met = true;
   for (const auto& [name, text] :
        {std::pair("4,000 characters of English", Repeat(english, 4000)),
         std::pair("4,000 of \". \"", Repeat(". ", 8000)), std::pair("10,000 of \". \"", Repeat(". ", 20000))}) {
-    met = BenchStops(name, text, rounds) && met;
-    met = BenchLiveBeside(name, text, std::max(1, rounds / 8)) && met;
+    met = BenchStops(name, text, rounds, options) && met;
+    met = BenchLiveBeside(name, text, std::max(1, rounds / 8), options) && met;
   }
   std::puts(met ? "met" : "NOT met");
-  return met ? 0 : 1;
+  return met;
 }
+
+}  // namespace qtts::bench

@@ -1,13 +1,8 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later
-// Many elements in one process: what each costs while it waits, and how long they take to speak.
-//
-//   bench-elements [ELEMENTS [MODEL_DIR]]      (default 1000, the bundled voice)
-//
-// Each element has a pipeline of its own. Kinds: waiting for the application, with appsrc upstream and text that grows,
-// and live. Measured over the elements of a kind: threads, descriptors and resident memory each, and, over five seconds
-// in which nothing is said, context switches (wake-ups) and processor time each. Then every tenth element of the first
-// two kinds speaks a second of sound. Exits with 1 if an element fails.
-#include <gst/gst.h>
+// Many elements in one process, each with a pipeline of its own. Kinds: waiting for the application, with appsrc
+// upstream and text that grows, and live. Measured over the elements of a kind: threads, descriptors and resident
+// memory each, and, over five seconds in which nothing is said, context switches (wake-ups) and processor time each.
+// Then every tenth element of the first two kinds speaks a second of sound.
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -17,20 +12,19 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <memory>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "cases.h"
+
+namespace qtts::bench {
 namespace {
 
 using Clock = std::chrono::steady_clock;
 
 constexpr std::chrono::seconds kIdle{5};
-
-[[noreturn]] void Fail(const std::string& message) {
-  std::fprintf(stderr, "bench-elements: %s\n", message.c_str());
-  std::exit(1);
-}
 
 struct Usage {
   double kilobytes = 0;  // resident
@@ -67,27 +61,17 @@ Usage Measure() {
   return usage;
 }
 
-struct Member {
-  GstElement* pipeline = nullptr;
-  GstElement* element = nullptr;
-};
+using Members = std::vector<std::unique_ptr<Speaker>>;
 
-Member Begin(const std::string& line, const std::string& model) {
-  GError* error = nullptr;
-  Member member;
-  member.pipeline = gst_parse_launch(line.c_str(), &error);
-  if (error != nullptr) Fail(error->message);
-  member.element = gst_bin_get_by_name(GST_BIN(member.pipeline), "src");
-  g_object_set(member.element, "model-path", model.c_str(), nullptr);
-  if (gst_element_set_state(member.pipeline, GST_STATE_PLAYING) == GST_STATE_CHANGE_FAILURE) {
-    Fail("an element does not start; are there enough threads and descriptors?");
-  }
-  return member;
+std::unique_ptr<Speaker> Begin(const char* line, const std::string& model) {
+  auto speaker = std::make_unique<Speaker>(line, model);
+  speaker->Set(GST_STATE_PLAYING);
+  return speaker;
 }
 
 // The next message of these types; fails for an error, and after ten minutes.
-void Await(const Member& member, const char* what, int types) {
-  GstBus* bus = gst_element_get_bus(member.pipeline);
+void AwaitMessage(const Speaker& speaker, const char* what, int types) {
+  GstBus* bus = gst_element_get_bus(speaker.pipeline());
   GstMessage* message = nullptr;
   for (;;) {
     message = gst_bus_timed_pop_filtered(bus, 600 * GST_SECOND, static_cast<GstMessageType>(types | GST_MESSAGE_ERROR));
@@ -109,17 +93,15 @@ void Await(const Member& member, const char* what, int types) {
 }
 
 // Lets every tenth element speak; returns the seconds until the last one has finished.
-double Speak(const std::vector<Member>& members) {
+double SpeakAll(const Members& members) {
   const auto start = Clock::now();
   for (size_t i = 0; i < members.size(); i += 10) {
-    guint64 id = 0;
-    GstStructure* params = gst_structure_from_string("params, seed=1, max-duration=1000000000", nullptr);
-    g_signal_emit_by_name(members[i].element, "speak", "One of many who speak at the same time.", params, &id);
-    gst_structure_free(params);
-    if (id == 0) Fail("an element refuses a text");
+    members[i]->Speak("One of many who speak at the same time.", "params, seed=1, max-duration=1000000000");
   }
-  for (size_t i = 0; i < members.size(); i += 10) Await(members[i], "qtts-utterance-finished", GST_MESSAGE_ELEMENT);
-  return std::chrono::duration<double>(Clock::now() - start).count();
+  for (size_t i = 0; i < members.size(); i += 10) {
+    AwaitMessage(*members[i], "qtts-utterance-finished", GST_MESSAGE_ELEMENT);
+  }
+  return MillisecondsSince(start) / 1000;
 }
 
 struct Kind {
@@ -128,59 +110,50 @@ struct Kind {
   bool speaks;
 };
 
-void Bench(const Kind& kind, int count, const std::string& model) {
-  const Member first = Begin(kind.line, model);  // loads the model, whose costs are not an element's
-  Await(first, "the model", GST_MESSAGE_PROGRESS);
+void Bench(const Kind& kind, const Case& options) {
+  const int count = options.number;
+  const auto first = Begin(kind.line, options.model);  // loads the model, whose costs are not an element's
+  AwaitMessage(*first, "the model", GST_MESSAGE_PROGRESS);
   const Usage before = Measure();
   const auto start = Clock::now();
-  std::vector<Member> members;
-  for (int i = 0; i < count; ++i) members.push_back(Begin(kind.line, model));
-  for (const Member& member : members) Await(member, "the model", GST_MESSAGE_PROGRESS);
-  const double started = std::chrono::duration<double>(Clock::now() - start).count();
+  Members members;
+  for (int i = 0; i < count; ++i) members.push_back(Begin(kind.line, options.model));
+  for (const auto& member : members) AwaitMessage(*member, "the model", GST_MESSAGE_PROGRESS);
+  const double started = MillisecondsSince(start) / 1000;
   std::this_thread::sleep_for(std::chrono::seconds(1));  // start-up has settled
   const Usage idle = Measure();
   std::this_thread::sleep_for(kIdle);
   const Usage after = Measure();
   const double idle_seconds = std::chrono::duration<double>(kIdle).count();
-  const double spoken = kind.speaks ? Speak(members) : 0;
+  const double spoken = kind.speaks ? SpeakAll(members) : 0;
   const auto end = Clock::now();
-  for (const Member& member : members) gst_element_set_state(member.pipeline, GST_STATE_NULL);
-  const double ended = std::chrono::duration<double>(Clock::now() - end).count();
+  for (const auto& member : members) member->Set(GST_STATE_NULL);
+  const double ended = MillisecondsSince(end) / 1000;
   std::printf("%-22s %8.1f %8.2f %8.2f %10.2f %10.3f %8.2f %8.2f", kind.name,
               (idle.kilobytes - before.kilobytes) / count, (idle.threads - before.threads) / count,
               (idle.descriptors - before.descriptors) / count, (after.switches - idle.switches) / idle_seconds / count,
               100 * (after.seconds - idle.seconds) / idle_seconds / count, started, ended);
   std::printf(kind.speaks ? " %8.2f\n" : "        –\n", spoken);
   std::fflush(stdout);
-  for (const Member& member : members) {
-    gst_object_unref(member.element);
-    gst_object_unref(member.pipeline);
-  }
-  gst_element_set_state(first.pipeline, GST_STATE_NULL);
-  gst_object_unref(first.element);
-  gst_object_unref(first.pipeline);
 }
 
 constexpr Kind kKinds[] = {
-    {"waiting", "qttssrc name=src idle-mode=wait ! fakesink async=false", true},
+    {"waiting", "qttssrc name=speech idle-mode=wait ! fakesink async=false", true},
     {"appsrc, growing text",
-     "appsrc format=time caps=text/x-raw,format=utf8 ! qttssrc name=src segmentation=stream ! fakesink async=false",
+     "appsrc format=time caps=text/x-raw,format=utf8 ! qttssrc name=speech segmentation=stream ! fakesink async=false",
      true},
-    {"live, waiting", "qttssrc name=src is-live=true idle-mode=wait ! fakesink sync=false async=false", false},
-    {"live, silence", "qttssrc name=src is-live=true ! fakesink sync=false async=false", false},
+    {"live, waiting", "qttssrc name=speech is-live=true idle-mode=wait ! fakesink sync=false async=false", false},
+    {"live, silence", "qttssrc name=speech is-live=true ! fakesink sync=false async=false", false},
 };
 
 }  // namespace
 
-int main(int argc, char** argv) {
-  const int count = argc > 1 ? std::atoi(argv[1]) : 1000;
-  const std::string model = argc > 2 ? argv[2] : QTTS_BENCH_VOICE;
-  if (count < 1) Fail("the number of elements must be at least 1");
+bool BenchElements(const Case& options) {
   rlimit limit{};
   getrlimit(RLIMIT_NOFILE, &limit);
   limit.rlim_cur = limit.rlim_max;
   setrlimit(RLIMIT_NOFILE, &limit);
-  std::printf("%d elements\n", count);
+  std::printf("%d elements\n", options.number);
   std::printf("%-22s %8s %8s %8s %10s %10s %8s %8s %8s\n", "each", "KiB", "threads", "fds", "wake-ups/s", "CPU %",
               "start s", "stop s", "speak s");
   std::fflush(stdout);
@@ -189,12 +162,14 @@ int main(int argc, char** argv) {
     const pid_t child = fork();
     if (child < 0) Fail("no process can be started");
     if (child == 0) {
-      gst_init(&argc, &argv);
-      Bench(kind, count, model);
-      return 0;
+      gst_init(nullptr, nullptr);
+      Bench(kind, options);
+      std::exit(0);
     }
     int status = 0;
-    if (waitpid(child, &status, 0) != child || status != 0) return 1;
+    if (waitpid(child, &status, 0) != child || status != 0) return false;
   }
-  return 0;
+  return true;
 }
+
+}  // namespace qtts::bench
