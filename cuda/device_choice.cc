@@ -132,7 +132,7 @@ Result<std::string> PathOf(const Checkpoint& checkpoint, const CudaOptions& opti
   if (options.products == ManyRowsProducts::kLibrary) return std::string("graph (QTTS_CUDA_PRODUCTS)");
   const DeviceDescription* device = nullptr;
   QTTS_RETURN_IF_CUDA_ERROR(DescribeDevice(&device), "asking for the device");
-  const Status status = PersistentFrame::CheckSupport(checkpoint.config(), options.precision, *device);
+  const Status status = PersistentFrame::CheckSupport(checkpoint.config(), options.precision, options.weights, *device);
   return status.ok() ? std::string("persistent") : "graph (" + status.message() + ")";
 }
 

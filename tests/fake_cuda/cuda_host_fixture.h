@@ -22,6 +22,7 @@
 #include "fake_cuda/fake_cuda.h"
 #include "gpu/gpu_test.h"
 #include "qtts/engine_options.h"
+#include "qtts/engine_options.h"
 #include "runtime/device.h"
 #include "runtime/device_wait.h"
 #include "speech_decoder.h"
