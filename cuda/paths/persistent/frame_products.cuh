@@ -95,7 +95,14 @@ __device__ __forceinline__ void Block<Traits>::LoadShare(W* w, int first, int sk
 #pragma unroll
     for (int c = 0; c < W::kShare; ++c) {
       const char* const at = (kCrosses && c >= before ? crossed : weights) + c * kChunkBytes;
-      Storage::Load(at, lane_, w->chunks[c][first + t]);
+      if constexpr (Storage::kLoadsHalves) {
+#pragma unroll
+        for (int h = 0; h < W::kHalves; ++h) {
+          w->chunks[c][first + t][h] = Storage::Load(at + Storage::kChunkBytes * h, lane_);
+        }
+      } else {
+        Storage::Load(at, lane_, w->chunks[c][first + t]);
+      }
     }
   }
   // The loads must have returned before their places in the ring are given back, since nothing else delays the next

@@ -17,18 +17,15 @@ namespace qtts::cuda::persistent {
 // are two of them, one after the other; a tile has its chunks in the order of columns.
 struct Bf16Weights {
   static constexpr WeightForm kForm = WeightForm::kPlain;
-  using Unit = uint4;  // a lane's part of a chunk of 8 outputs, as it is kept until its product
+  static constexpr bool kLoadsHalves = true;  // Load() is for one half of a chunk of 16 outputs
+  using Unit = uint4;                         // a lane's part of a chunk of 8 outputs, as it is kept until its product
   static constexpr int kChunkBytes = UnitFragment::kRows * UnitFragment::kColumns * 2;
 
   static constexpr int TileBytes(int columns, int outputs) { return outputs / 8 * (columns / kChunk) * kChunkBytes; }
 
-  // Loads a lane's part of the chunk of kHalves * 8 outputs at `chunk`, in shared memory.
-  template <int kHalves>
-  static __device__ __forceinline__ void Load(const char* chunk, int lane, Unit (&units)[kHalves]) {
-#pragma unroll
-    for (int h = 0; h < kHalves; ++h) {
-      units[h] = *reinterpret_cast<const uint4*>(chunk + kChunkBytes * h + lane * static_cast<int>(sizeof(Unit)));
-    }
+  // Loads a lane's part of the chunk of 8 outputs at `chunk`, in shared memory.
+  static __device__ __forceinline__ Unit Load(const char* chunk, int lane) {
+    return *reinterpret_cast<const uint4*>(chunk + lane * static_cast<int>(sizeof(Unit)));
   }
   // Returns a word of what was loaded, for a wait for the load.
   static __device__ __forceinline__ uint32_t Word(const Unit& unit) { return unit.x; }
@@ -42,6 +39,7 @@ struct Bf16Weights {
 // 8 bits (gemm/int8.h). They are unpacked at their product, to save registers until then.
 struct Int8Weights {
   static constexpr WeightForm kForm = WeightForm::kInt8;
+  static constexpr bool kLoadsHalves = false;
   struct Unit {
     uint2 codes;
     uint32_t scales;  // of both halves, or of the only one
@@ -50,6 +48,7 @@ struct Int8Weights {
 
   static constexpr int TileBytes(int columns, int outputs) { return outputs / 8 * (columns / kChunk) * kChunkBytes; }
 
+  // Loads a lane's part of the chunk of 8 or 16 outputs at `chunk`, in shared memory.
   static __device__ __forceinline__ void Load(const char* chunk, int lane, Unit (&units)[1]) {
     units[0].codes = *reinterpret_cast<const uint2*>(chunk + lane * static_cast<int>(sizeof(uint2)));
     units[0].scales = reinterpret_cast<const uint16_t*>(chunk + gemm::Int8Layout::kCodeBytes)[lane / 4];
