@@ -135,7 +135,7 @@ Result<std::string> PathOf(const Checkpoint& checkpoint, const CudaOptions& opti
   if (PrefersLibrary(options) && CublasLt::Open().ok()) return std::string("graph (products by cuBLASLt)");
   const DeviceDescription* device = nullptr;
   QTTS_RETURN_IF_CUDA_ERROR(DescribeDevice(&device), "asking for the device");
-  const Status status = PersistentFrame::CheckSupport(checkpoint.config(), options.precision, *device);
+  const Status status = PersistentFrame::CheckSupport(checkpoint.config(), options.precision, options.weights, *device);
   return status.ok() ? std::string("persistent") : "graph (" + status.message() + ")";
 }
 

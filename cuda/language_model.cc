@@ -87,10 +87,6 @@ Status LanguageModel::Load(const Checkpoint& checkpoint, const CudaOptions& opti
   sequences_ = std::make_unique<Sequences>(network_.get(), buffers_.get(), graph_.get(), &numbers_, std::move(pages),
                                            std::move(uploads), options.max_slots, parking_bytes, stream_);
   if (options.path == FramePath::kGraph || network_->library != nullptr) return Status::Ok();
-  if (options.weights == WeightForm::kInt8) {
-    if (options.path == FramePath::kBest) return Status::Ok();
-    return Status::Unsupported("QTTS_CUDA_PATH=persistent: that kernel reads weights in BF16: choose precision=bf16");
-  }
   Result<std::unique_ptr<PersistentFrame>> persistent = PersistentFrame::Create(
       *network_, *buffers_, numbers_.persistent, options.patience, options.persistent_blocks, stream_);
   if (persistent.ok()) persistent_ = std::move(*persistent);

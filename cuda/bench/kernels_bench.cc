@@ -175,6 +175,53 @@ Status Products(cudaStream_t stream, const DeviceNumbers& numbers) {
   return Status::Ok();
 }
 
+// Weights of 8 bits beside BF16: read from their codes, and from their values in scratch memory.
+Status Int8Products(cudaStream_t stream, const DeviceNumbers& numbers) {
+  constexpr Product kProducts[] = {
+      {"0.6B qkv", GemmKind::kNormStore, 4096, 1024},      {"0.6B o", GemmKind::kAdd, 1024, 2048},
+      {"0.6B gate, up", GemmKind::kNormGated, 3072, 1024}, {"0.6B down", GemmKind::kAdd, 1024, 3072},
+      {"1.7B qkv", GemmKind::kNormStore, 4096, 2048},      {"1.7B o", GemmKind::kAdd, 2048, 2048},
+      {"1.7B gate, up", GemmKind::kNormGated, 6144, 2048}, {"1.7B down", GemmKind::kAdd, 2048, 6144},
+  };
+  constexpr int kMostRows = 64;
+  std::printf("us a product (* = chosen)\n%-14s %5s %9s %9s %9s\n", "", "rows", "bf16", "codes", "unpacked");
+  for (const Product& product : kProducts) {
+    const Matrix plain = MatrixOf(product);
+    Matrix int8 = plain;
+    int8.form = WeightForm::kInt8;
+    const size_t bytes = plain.bytes(Precision::kBF16);
+    QTTS_ASSIGN_OR_RETURN(const DeviceMemory weights, DeviceMemory::AllocateZeroed(bytes * kLayers));
+    QTTS_ASSIGN_OR_RETURN(const DeviceMemory unpacked, DeviceMemory::AllocateZeroed(bytes));
+    QTTS_ASSIGN_OR_RETURN(const DeviceMemory x, DeviceMemory::AllocateZeroed(kMostRows * 8192 * 4));
+    QTTS_ASSIGN_OR_RETURN(const DeviceMemory y, DeviceMemory::AllocateZeroed(kMostRows * 8192 * 4));
+    QTTS_ASSIGN_OR_RETURN(const DeviceMemory normed, DeviceMemory::AllocateZeroed(kMostRows * 8192 * 2));
+    QTTS_ASSIGN_OR_RETURN(const DeviceMemory factors, DeviceMemory::AllocateZeroed(kMostRows * 4));
+    QTTS_ASSIGN_OR_RETURN(const DeviceMemory norm, DeviceMemory::AllocateZeroed(8192 * 4));
+    const auto time = [&](const Matrix& matrix, const GemmRows& rows) {
+      return Time(stream, numbers, [&](const Launcher& launch, int layer) {
+        Matrix of_layer = matrix;
+        of_layer.data = weights.as<char>() + static_cast<size_t>(layer) * matrix.bytes(Precision::kBF16);
+        Gemm(launch, Precision::kBF16, of_layer, rows);
+      });
+    };
+    for (const int rows : {1, 2, 4, 8, 16, 24, 32, 48, 64}) {
+      GemmRows r = RowsOf(product, rows, x, y, norm);
+      r.normed = {normed.data(), factors.as<float>()};
+      QTTS_ASSIGN_OR_RETURN(const double bf16, time(plain, r));
+      QTTS_ASSIGN_OR_RETURN(const double codes, time(int8, r));
+      int8.unpacked = unpacked.data();
+      const bool reads_codes = ReadsInt8(int8, r);
+      r.shape = ChooseShape(plain, r, numbers.products);
+      if (r.shape == GemmShape::kFew) r.shape = GemmShape::kWide16;
+      QTTS_ASSIGN_OR_RETURN(const double values, time(int8, r));
+      int8.unpacked = nullptr;
+      std::printf("%-14s %5d %8.2f  %8.2f%s %8.2f%s\n", product.name, rows, bf16, codes, reads_codes ? "*" : " ",
+                  values, reads_codes ? " " : "*");
+    }
+  }
+  return Status::Ok();
+}
+
 // A prompt's rows, all of one sequence, after as many as there are.
 Status Attention(cudaStream_t stream, const DeviceNumbers& numbers) {
   TransformerConfig config;
@@ -562,6 +609,7 @@ Status Run(std::string_view mode) {
   QTTS_ASSIGN_OR_RETURN(const DeviceNumbers numbers, NumbersOfDevice());
   std::printf("numbers: %s\n", numbers.measured ? "measured on this card" : "safe, nobody measured this card");
   if (mode == "attention") return ManyAttention(stream.get(), numbers);
+  if (mode == "int8") return Int8Products(stream.get(), numbers);
   if (mode == "scores") return TextScoresOfRows(stream.get(), numbers);
   if (mode == "many") {
     QTTS_RETURN_IF_ERROR(ManyProducts(stream.get(), numbers));
@@ -576,8 +624,8 @@ Status Run(std::string_view mode) {
 
 int main(int argc, char** argv) {
   const std::string_view mode = argc > 1 ? argv[1] : "";
-  if (argc > 2 || (!mode.empty() && mode != "many" && mode != "attention" && mode != "scores")) {
-    std::fprintf(stderr, "usage: kernels-bench [many|attention|scores]\n");
+  if (argc > 2 || (!mode.empty() && mode != "many" && mode != "attention" && mode != "scores" && mode != "int8")) {
+    std::fprintf(stderr, "usage: kernels-bench [many|attention|scores|int8]\n");
     return 2;
   }
   if (const Status status = Run(mode); !status.ok()) {

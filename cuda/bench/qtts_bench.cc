@@ -39,6 +39,7 @@ constexpr std::string_view kUsage =
     "  --random SIZE    random weights of a released size (or of any preset of qtts-random-checkpoint), written to a\n"
     "                   temporary folder\n"
     "  --f32            F32 arithmetic, for checking; slow\n"
+    "  --int8           weights of 8 bits\n"
     "  --path PATH      graph, persistent or both (default: the one that is used)\n"
     "  --pace N,AHEAD   of the persistent kernel's weights, in units of 16 KiB: copies in flight on an SM, and how "
     "far\n"
@@ -71,6 +72,7 @@ double Percentile(std::vector<double> values, double p) {
 struct Options {
   std::string model, random, json, only;
   bool f32 = false;
+  bool int8 = false;
   bool overlap = true;
   bool scores = false;
   std::vector<FramePath> paths = {FramePath::kBest};
@@ -178,6 +180,7 @@ Status LanguageModelFigures(const Checkpoint& checkpoint, const Options& options
   QTTS_ASSIGN_OR_RETURN(const Stream stream, Stream::Create());
   CudaOptions model_options;
   model_options.precision = options.f32 ? Precision::kF32 : Precision::kBF16;
+  if (options.int8) model_options.weights = WeightForm::kInt8;
   model_options.overlap = options.overlap;
   model_options.pace = options.pace;
   model_options.persistent_blocks = options.blocks;
@@ -336,6 +339,7 @@ Result<FrameTimes> SteadyFrame(CudaBackend* backend, const ModelConfig& config, 
 Status WholeFigures(const std::shared_ptr<const Checkpoint>& checkpoint, const Options& options, Report* report) {
   CudaOptions backend_options;
   backend_options.precision = options.f32 ? Precision::kF32 : Precision::kBF16;
+  if (options.int8) backend_options.weights = WeightForm::kInt8;
   backend_options.overlap = options.overlap;
   backend_options.pace = options.pace;
   backend_options.persistent_blocks = options.blocks;
@@ -432,6 +436,7 @@ Status ParkingFigures(const std::shared_ptr<const Checkpoint>& checkpoint, const
   report->Add("copies from page-locked memory", to_device, "GB/s");
   CudaOptions backend_options;
   backend_options.precision = options.f32 ? Precision::kF32 : Precision::kBF16;
+  if (options.int8) backend_options.weights = WeightForm::kInt8;
   QTTS_ASSIGN_OR_RETURN(const auto backend, CudaBackend::Create(checkpoint, backend_options));
   const ModelConfig& config = checkpoint->config();
   const TransformerConfig& c = config.talker.transformer;
@@ -479,6 +484,7 @@ Status ParkingFigures(const std::shared_ptr<const Checkpoint>& checkpoint, const
 Status Soak(const std::shared_ptr<const Checkpoint>& checkpoint, const Options& options, Report* report) {
   CudaOptions backend_options;
   backend_options.precision = options.f32 ? Precision::kF32 : Precision::kBF16;
+  if (options.int8) backend_options.weights = WeightForm::kInt8;
   QTTS_ASSIGN_OR_RETURN(const auto backend, CudaBackend::Create(checkpoint, backend_options));
   const ModelConfig& config = checkpoint->config();
   std::mt19937 random(4);
@@ -544,6 +550,7 @@ Status Run(const Options& options) {
     report.Add("opening the checkpoint", Milliseconds(Clock::now() - begin), "ms");
     CudaOptions backend_options;
     backend_options.precision = options.f32 ? Precision::kF32 : Precision::kBF16;
+    if (options.int8) backend_options.weights = WeightForm::kInt8;
     QTTS_RETURN_IF_ERROR(ChooseDevice(*checkpoint, backend_options).status());
     if (options.soak > 0) {
       const Status status = Soak(checkpoint, options, &report);
@@ -584,6 +591,8 @@ int main(int argc, char** argv) {
     };
     if (option == "--f32") {
       options.f32 = true;
+    } else if (option == "--int8") {
+      options.int8 = true;
     } else if (option == "--no-overlap") {
       options.overlap = false;
     } else if (option == "--scores") {

@@ -207,7 +207,9 @@ TEST_F(DeviceTest, ThePathAndTheBytesOfAFrameAreKnownBeforeTheModelIsLoaded) {
   DeviceDescription small = Describe();
   small.processors = 16;
   small.shared_per_block = size_t{48} << 10;
-  EXPECT_EQ(cuda::PersistentFrame::CheckSupport(model.checkpoint()->config(), cuda::Precision::kBF16, small).message(),
+  EXPECT_EQ(cuda::PersistentFrame::CheckSupport(model.checkpoint()->config(), cuda::Precision::kBF16,
+                                                cuda::WeightForm::kPlain, small)
+                .message(),
             "the persistent kernel: the GPU's SMs have too little shared memory");
   CudaOptions options;
   options.path = cuda::FramePath::kGraph;

@@ -163,6 +163,25 @@ TEST(FrameDeal, FormsOfCards) {
   }
 }
 
+// One row has a form with weights of 8 bits wherever it has one with BF16, in a ring of more and smaller pieces.
+TEST(FrameDeal, FormsOfInt8) {
+  for (const int hidden : cuda::kPersistentTalkerWidths) {
+    for (const auto& [copies, processors, shared] :
+         {std::tuple(RingCopies::kBulk, 132, k227KiB), std::tuple(RingCopies::kAsync, 16, k99KiB)}) {
+      const FrameKernelForm bf16 = ChooseForm(hidden, 1, copies, processors, shared);
+      const FrameKernelForm int8 = ChooseForm(hidden, 1, copies, processors, shared, false, cuda::WeightForm::kInt8);
+      EXPECT_EQ(int8.blocks, bf16.blocks);
+      EXPECT_GT(int8.ring_slots, bf16.ring_slots);
+      EXPECT_LE(int8.ring_slots, 32) << "barriers of the ring";
+      EXPECT_LE(FrameKernelBytes(int8), shared);
+      EXPECT_EQ(PersistentPieceBytes(copies, cuda::WeightForm::kInt8) % 128, 0) << "what lies behind is aligned";
+      EXPECT_EQ(PersistentPieceBytes(copies, cuda::WeightForm::kInt8) * 32,
+                PersistentPieceBytes(copies, cuda::WeightForm::kPlain) * 17);
+      EXPECT_EQ(ChooseForm(hidden, 2, copies, processors, shared, false, cuda::WeightForm::kInt8).blocks, 0);
+    }
+  }
+}
+
 TEST(FrameDeal, ACardOfFewSmsHasNoForm) {
   EXPECT_EQ(ChooseForm(kPersistentHidden, 1, RingCopies::kAsync, 15, k99KiB).blocks, 0);
   EXPECT_EQ(ChooseForm(kPersistentHidden, 1, RingCopies::kAsync, kPersistentMinBlocks, size_t{48} << 10).blocks, 0);

@@ -40,7 +40,8 @@ inline int RoundCheckpointToInt8(const std::string& folder) {
   file.read(text.data(), static_cast<std::streamsize>(length));
   EXPECT_TRUE(file.good());
   int rounded = 0;
-  for (const auto& [name, tensor] : nlohmann::json::parse(text).items()) {
+  const nlohmann::json tensors = nlohmann::json::parse(text);
+  for (const auto& [name, tensor] : tensors.items()) {
     if (!IsRoundedToInt8(name)) continue;
     const bool is_bf16 = tensor["dtype"] == "BF16";
     EXPECT_TRUE(is_bf16 || tensor["dtype"] == "F32") << name;

@@ -225,7 +225,7 @@ TEST_P(Int8Products, EveryShapeGivesTheBitsOfBf16) {
     const std::vector<char> expected = rows.Run(launch, pair.plain, count, GemmShape::kBest);
     EXPECT_EQ(rows.Run(launch, never_unpacked, count, GemmShape::kBest), expected) << count << " rows from the codes";
     int shapes = 0;
-    for (int shape = static_cast<int>(GemmShape::kBest); shape < static_cast<int>(GemmShape::kTiles128x128); ++shape) {
+    for (int shape = static_cast<int>(GemmShape::kBest); shape < static_cast<int>(GemmShape::kTiles128); ++shape) {
       const auto named = static_cast<GemmShape>(shape);
       if (!CanRun(named, pair.plain, rows.Arguments(count, named), numbers->products)) continue;
       ++shapes;

@@ -244,7 +244,7 @@ class Block {
   Shared* shared_;
   Patience patience_;
   int thread_, warp_, lane_;  // within the team
-  RingReader ring_;
+  RingReader<Storage> ring_;
   uint32_t epoch_;
   uint32_t input_epoch_ = 0, id_epoch_ = 0;
   int id_ = -1;                                // last word of stream `lane`

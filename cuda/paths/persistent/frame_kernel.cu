@@ -18,11 +18,19 @@ constexpr int kMaxRingBytes = 128 << 10;
 template <size_t... kIndices>
 persistent::Variant FindVariant(const FrameKernelForm& form, std::index_sequence<kIndices...> /*widths*/) {
   persistent::Variant variant = {};
-  const auto take = [&](int width, persistent::Variant (*plain)(int), persistent::Variant (*folded)(int)) {
-    if (width == form.talker_hidden) variant = (form.folded ? folded : plain)(form.rows);
+  const auto take = [&](int width, persistent::Variant (*plain)(int), persistent::Variant (*folded)(int),
+                        persistent::Variant (*plain_int8)(), persistent::Variant (*folded_int8)()) {
+    if (width != form.talker_hidden) return;
+    if (form.weights == WeightForm::kInt8) {
+      variant = (form.folded ? folded_int8 : plain_int8)();
+    } else {
+      variant = (form.folded ? folded : plain)(form.rows);
+    }
   };
   (take(kPersistentTalkerWidths[kIndices], persistent::VariantOf<kPersistentTalkerWidths[kIndices], false>,
-        persistent::VariantOf<kPersistentTalkerWidths[kIndices], true>),
+        persistent::VariantOf<kPersistentTalkerWidths[kIndices], true>,
+        persistent::Int8VariantOf<kPersistentTalkerWidths[kIndices], false>,
+        persistent::Int8VariantOf<kPersistentTalkerWidths[kIndices], true>),
    ...);
   return variant;
 }
@@ -34,7 +42,7 @@ persistent::Variant VariantOf(const FrameKernelForm& form) {
 }  // namespace
 
 size_t FrameKernelBytes(const FrameKernelForm& form) {
-  return VariantOf(form).bytes + static_cast<size_t>(form.ring_slots) * PersistentPieceBytes(form.copies);
+  return VariantOf(form).bytes + static_cast<size_t>(form.ring_slots) * PersistentPieceBytes(form.copies, form.weights);
 }
 
 int MinRingSlots(const FrameKernelForm& form) {
@@ -43,10 +51,11 @@ int MinRingSlots(const FrameKernelForm& form) {
 }
 
 FrameKernelForm ChooseForm(int talker_hidden, int rows, RingCopies copies, int processors, size_t shared_limit,
-                           bool folded_only) {
-  FrameKernelForm form = {.talker_hidden = talker_hidden, .rows = rows, .copies = copies};
+                           bool folded_only, WeightForm weights) {
+  FrameKernelForm form = {.talker_hidden = talker_hidden, .rows = rows, .copies = copies, .weights = weights};
+  if (weights == WeightForm::kInt8 && rows != 1) return form;
   const int blocks = PersistentBlocks(processors);
-  const auto piece = static_cast<size_t>(PersistentPieceBytes(copies));
+  const auto piece = static_cast<size_t>(PersistentPieceBytes(copies, weights));
   for (const bool folded : {false, true}) {
     if (blocks == 0 || (!folded && (folded_only || blocks != kPersistentMaxBlocks))) continue;
     form.folded = folded;

@@ -11,6 +11,8 @@
 #include "attention/text_scores.h"
 #include "frame/frame.h"
 #include "frame/frame_state.h"
+#include "gemm/int8.h"
+#include "rules/precision.h"
 
 // Arguments of the persistent kernel. persistent_frame.h describes it.
 namespace qtts::cuda {
@@ -64,9 +66,14 @@ struct PersistentLayer {
 };
 
 // How weights come into shared memory (weight_ring.cuh): by bulk copies in code for compute capability 9.0 alone, else
-// by cp.async of a warp. A piece is copied and given back as a whole; smaller ones fit better into 99 KiB.
+// by cp.async of a warp. A piece is copied and given back as a whole; smaller ones fit better into 99 KiB. It has as
+// many weights in either form.
 enum class RingCopies { kBulk, kAsync };
-constexpr int PersistentPieceBytes(RingCopies copies) { return copies == RingCopies::kBulk ? 16 << 10 : 8 << 10; }
+constexpr int PersistentPieceBytes(RingCopies copies, WeightForm weights) {
+  constexpr int kPlainChunkBytes = 512;  // of 8 outputs
+  const int chunks = copies == RingCopies::kBulk ? 32 : 16;
+  return chunks * (weights == WeightForm::kInt8 ? gemm::Int8Layout::kChunkBytes : kPlainChunkBytes);
+}
 
 // Pace of the weight stream, in units of kPaceBytes.
 inline constexpr int kPaceBytes = 16 << 10;
@@ -151,6 +158,7 @@ struct FrameKernelForm {
   int blocks = 0;
   int ring_slots = 0;  // pieces of weights in shared memory
   RingCopies copies = RingCopies::kAsync;
+  WeightForm weights = WeightForm::kPlain;  // kInt8: for one row
 };
 
 // Bytes of dynamic shared memory of a block of the form.
@@ -160,7 +168,7 @@ int MinRingSlots(const FrameKernelForm& form);
 // The form for a card of so many SMs and so much shared memory of a block, with all its members set; blocks: 0 if there
 // is none. folded_only: without the form for kPersistentMaxBlocks blocks alone.
 FrameKernelForm ChooseForm(int talker_hidden, int rows, RingCopies copies, int processors, size_t shared_limit,
-                           bool folded_only = false);
+                           bool folded_only = false, WeightForm weights = WeightForm::kPlain);
 // Prepares the form's kernel. Sets the number of its thread blocks that fit one SM.
 cudaError_t PrepareFrameKernel(const FrameKernelForm& form, int* blocks_per_processor);
 // Sets the arguments that depend on the form.

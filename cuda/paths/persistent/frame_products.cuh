@@ -18,8 +18,8 @@
 // The persistent kernel's products: weights from the ring times staged rows, and their epilogue.
 namespace qtts::cuda::persistent {
 
-// Maximum weights that a warp waits for at once, unless a tile has more.
-inline constexpr int kTogetherBytes = 96 << 10;
+// Maximum chunks of 8 outputs that the warps wait for at once, unless a tile has more.
+inline constexpr int kTogetherChunks = 192;
 
 // Returns whether no warp's `share` chunks lie in more than two pieces of `chunks` chunks.
 constexpr bool SharesLieInTwoPieces(int share, int chunks) {
@@ -42,7 +42,7 @@ struct Weights {
 template <typename Traits>
 template <typename W>
 __device__ __forceinline__ void Block<Traits>::Load(W* w) {
-  constexpr int kTilePieces = Storage::TileBytes(W::kColumns, 8 * W::kHalves) / kPieceBytes;
+  constexpr int kTilePieces = Storage::TileBytes(W::kColumns, 8 * W::kHalves) / kPieceBytes<Storage>;
   constexpr int kMaxWindow = Copies::kMaxWindow<Traits>;
   if constexpr (W::kTogether * kTilePieces <= kMaxWindow) {
     ring_.template Await<W::kTogether * kTilePieces>();
@@ -78,7 +78,7 @@ template <typename Traits>
 template <int kTiles, typename W>
 __device__ __forceinline__ void Block<Traits>::LoadShare(W* w, int first, int skipped) {
   constexpr int kChunkBytes = Storage::kChunkBytes * W::kHalves;
-  constexpr int kPieceChunks = kPieceBytes / kChunkBytes;
+  constexpr int kPieceChunks = kPieceBytes<Storage> / kChunkBytes;
   constexpr int kTilePieces = W::kColumns / kChunk / kPieceChunks;
   constexpr bool kCrosses = kPieceChunks % W::kShare != 0;  // a warp's chunks can lie in two pieces
   static_assert(SharesLieInTwoPieces(W::kShare, kPieceChunks));
@@ -95,9 +95,13 @@ __device__ __forceinline__ void Block<Traits>::LoadShare(W* w, int first, int sk
 #pragma unroll
     for (int c = 0; c < W::kShare; ++c) {
       const char* const at = (kCrosses && c >= before ? crossed : weights) + c * kChunkBytes;
+      if constexpr (Storage::kLoadsHalves) {
 #pragma unroll
-      for (int h = 0; h < W::kHalves; ++h) {
-        w->chunks[c][first + t][h] = Storage::Load(at + Storage::kChunkBytes * h, lane_);
+        for (int h = 0; h < W::kHalves; ++h) {
+          w->chunks[c][first + t][h] = Storage::Load(at + Storage::kChunkBytes * h, lane_);
+        }
+      } else {
+        Storage::Load(at, lane_, w->chunks[c][first + t]);
       }
     }
   }
@@ -129,15 +133,17 @@ __device__ __forceinline__ void Block<Traits>::Multiply(const W& w, int first) {
     const uint4 b = own_row < kRows ? *reinterpret_cast<const uint4*>(stage + c * kChunk) : uint4{};
 #pragma unroll
     for (int t = 0; t < W::kTogether; ++t) {
-      const uint4 low = Storage::Fragment(w.chunks[c][t][0]);
-      const uint4 high = W::kHalves == 2 ? Storage::Fragment(w.chunks[c][t][W::kHalves - 1]) : uint4{};
+      const uint4 low = Storage::template Fragment<0>(w.chunks[c][t][0]);
+      const uint4 high =
+          W::kHalves == 2 ? Storage::template Fragment<W::kHalves - 1>(w.chunks[c][t][W::kHalves - 1]) : uint4{};
       MultiplyStep<0>(sums[t], low, high, b);
     }
     if constexpr (kSquares) SquaresStep<kRows, kSpans>(2 * c);
 #pragma unroll
     for (int t = 0; t < W::kTogether; ++t) {
-      const uint4 low = Storage::Fragment(w.chunks[c][t][0]);
-      const uint4 high = W::kHalves == 2 ? Storage::Fragment(w.chunks[c][t][W::kHalves - 1]) : uint4{};
+      const uint4 low = Storage::template Fragment<0>(w.chunks[c][t][0]);
+      const uint4 high =
+          W::kHalves == 2 ? Storage::template Fragment<W::kHalves - 1>(w.chunks[c][t][W::kHalves - 1]) : uint4{};
       MultiplyStep<1>(sums[t], low, high, b);
     }
     if constexpr (kSquares) SquaresStep<kRows, kSpans>(2 * c + 1);
@@ -159,8 +165,8 @@ __device__ __forceinline__ void Block<Traits>::Multiply(const W& w, int first) {
 template <typename Traits>
 template <int kColumns, int kHalves, int kTiles, int kRows, bool kSquares, typename StageRows>
 __device__ __forceinline__ void Block<Traits>::Multiply(const StageRows& stage) {
-  constexpr int kTileBytes = Storage::TileBytes(kColumns, 8 * kHalves);
-  constexpr int kTogether = kTiles * kTileBytes <= kTogetherBytes ? kTiles : 1;
+  constexpr int kTileChunks = kHalves * (kColumns / kChunk);
+  constexpr int kTogether = kTiles * kTileChunks <= kTogetherChunks ? kTiles : 1;
   Weights<Storage, kColumns, kHalves, kTogether> w;
   Load(&w);
   stage();

@@ -18,7 +18,8 @@ template <typename Traits>
 __global__ void __maxnreg__(Registers(Traits::kStreams)) FrameKernel(const __grid_constant__ FrameKernelArguments a) {
 #ifdef __CUDA_ARCH__
   extern __shared__ __align__(128) char memory[];
-  auto& shared = *reinterpret_cast<SharedMemory<Traits>*>(memory + a.ring_slots * kPieceBytes);
+  auto& shared =
+      *reinterpret_cast<SharedMemory<Traits>*>(memory + a.ring_slots * kPieceBytes<typename Traits::Storage>);
   if (a.frame.live[0] == 0) return;
   const int layers = a.talker.num_layers + a.predictor.num_layers;
   for (int i = static_cast<int>(threadIdx.x); i < layers; i += kThreads) shared.layers[i] = a.layers[i];
@@ -39,11 +40,11 @@ __global__ void __maxnreg__(Registers(Traits::kStreams)) FrameKernel(const __gri
 #endif
     const int helper = static_cast<int>(threadIdx.x) - kTeamThreads;
     if (helper < Copies::kThreads) {
-      RingWriter ring(&shared.ring, memory, a.ring_slots, &shared.stop);
+      RingWriter<typename Traits::Storage> ring(&shared.ring, memory, a.ring_slots, &shared.stop);
       SendFrame(a, shared, &ring);
       ring.Drain();
     } else if (helper >= 32 && helper < 32 + Copies::kThreads && max(a.talker.pace.ahead, a.predictor.pace.ahead) > 1) {
-      RingPrefetcher prefetcher(&shared.ring, &shared.stop);
+      RingPrefetcher<typename Traits::Storage> prefetcher(&shared.ring, &shared.stop);
       SendFrame(a, shared, &prefetcher);
     }
     return;
@@ -66,6 +67,11 @@ Variant VariantOf(int rows) {
   if (rows == 2) return VariantOf<FrameTraits<kTalkerHidden, 2, kFolded>>();
   if (rows == 4) return VariantOf<FrameTraits<kTalkerHidden, 4, kFolded>>();
   return VariantOf<FrameTraits<kTalkerHidden, 8, kFolded>>();
+}
+
+template <int kTalkerHidden, bool kFolded>
+Variant Int8VariantOf() {
+  return VariantOf<FrameTraits<kTalkerHidden, 1, kFolded, Int8Weights>>();
 }
 
 }  // namespace qtts::cuda::persistent

@@ -19,6 +19,10 @@ struct Variant {
 template <int kTalkerHidden, bool kFolded>
 Variant VariantOf(int rows);
 
+// For one row with weights of 8 bits, in frame_kernel_int8.cu.
+template <int kTalkerHidden, bool kFolded>
+Variant Int8VariantOf();
+
 }  // namespace qtts::cuda::persistent
 
 #endif  // QTTS_CUDA_PATHS_PERSISTENT_FRAME_VARIANT_H_

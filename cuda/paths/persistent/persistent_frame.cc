@@ -105,28 +105,29 @@ Status PersistentFrame::CheckDevice(const DeviceDescription& device) {
   return Status::Ok();
 }
 
-Status PersistentFrame::CheckSupport(const ModelConfig& config, Precision precision, const DeviceDescription& device) {
+Status PersistentFrame::CheckSupport(const ModelConfig& config, Precision precision, WeightForm weights,
+                                     const DeviceDescription& device) {
   QTTS_RETURN_IF_ERROR(CheckModel(config, precision));
   QTTS_RETURN_IF_ERROR(CheckDevice(device));
   // One row needs the least.
-  if (FormOf(config.talker.transformer.hidden_size, 1, device).blocks == 0) {
+  if (FormOf(config.talker.transformer.hidden_size, 1, device, std::nullopt, weights).blocks == 0) {
     return Unsupported("the GPU's SMs have too little shared memory");
   }
   return Status::Ok();
 }
 
 FrameKernelForm PersistentFrame::FormOf(int talker_hidden, int rows, const DeviceDescription& device,
-                                        std::optional<int> max_blocks) {
+                                        std::optional<int> max_blocks, WeightForm weights) {
   const RingCopies copies = device.CanRunWarpgroups() ? RingCopies::kBulk : RingCopies::kAsync;
   return ChooseForm(talker_hidden, rows, copies, std::min(max_blocks.value_or(device.processors), device.processors),
-                    device.shared_per_block, max_blocks.has_value());
+                    device.shared_per_block, max_blocks.has_value(), weights);
 }
 
 Status PersistentFrame::Prepare(const Network& network, const FrameBuffers& buffers, const PersistentNumbers& numbers,
                                 unsigned patience, std::optional<int> max_blocks) {
   const DeviceDescription* device = nullptr;
   QTTS_RETURN_IF_CUDA_ERROR(DescribeDevice(&device), kPreparing);
-  QTTS_RETURN_IF_ERROR(CheckSupport(network.config, network.precision, *device));
+  QTTS_RETURN_IF_ERROR(CheckSupport(network.config, network.precision, network.form, *device));
   QTTS_RETURN_IF_ERROR(CheckWeights(network));
 
   Describe(network, buffers);
@@ -146,7 +147,7 @@ Status PersistentFrame::Prepare(const Network& network, const FrameBuffers& buff
   const auto pace = [](const PaceNumbers& of) { return WeightPace{of.in_flight, of.ahead}; };
   a.talker.pace = pace(a.talker_hidden > kPersistentHidden ? numbers.wide_talker : numbers.narrow_talker);
   a.predictor.pace = pace(numbers.predictor);
-  return PrepareKernels(*device, max_blocks);
+  return PrepareKernels(*device, max_blocks, network.form);
 }
 
 void PersistentFrame::Describe(const Network& network, const FrameBuffers& buffers) {
@@ -215,10 +216,11 @@ Status PersistentFrame::AllocateTables(const Network& network) {
   return Status::Ok();
 }
 
-Status PersistentFrame::PrepareKernels(const DeviceDescription& device, std::optional<int> max_blocks) {
+Status PersistentFrame::PrepareKernels(const DeviceDescription& device, std::optional<int> max_blocks,
+                                       WeightForm weights) {
   for (size_t i = 0; i < kRowBuckets.size(); ++i) {
     FrameKernelForm& form = forms_[i];
-    form = FormOf(arguments_.talker_hidden, kRowBuckets[i], device, max_blocks);
+    form = FormOf(arguments_.talker_hidden, kRowBuckets[i], device, max_blocks, weights);
     if (form.blocks == 0) continue;
     int resident = 0;
     QTTS_RETURN_IF_CUDA_ERROR(PrepareFrameKernel(form, &resident), kPreparing);

@@ -26,7 +26,8 @@ namespace qtts::cuda {
 // fewer SMs. They stream their shares of the weights continuously, while the phases exchange results through L2.
 //
 // Gives the same codes and logits as the kernels of the graph path, bit for bit. For 1, 2, 4 or 8 utterances, as far as
-// an SM's shared memory is large enough for them, and for the widths of the released models.
+// an SM's shared memory is large enough for them, with weights of 8 bits for one, and for the widths of the released
+// models.
 class PersistentFrame : public FrameComputation {
  public:
   // Polls before a wait is given up: seconds.
@@ -39,12 +40,13 @@ class PersistentFrame : public FrameComputation {
                                                          std::optional<int> max_blocks, cudaStream_t stream);
 
   // kUnsupported, with the reason, if the kernel cannot be used for the model on the device; without loading it.
-  static Status CheckSupport(const ModelConfig& config, Precision precision, const DeviceDescription& device);
+  static Status CheckSupport(const ModelConfig& config, Precision precision, WeightForm weights,
+                             const DeviceDescription& device);
   // The same of the device alone.
   static Status CheckDevice(const DeviceDescription& device);
   // The kernel's form for so many rows on the device; blocks: 0 if an SM has too little shared memory for them.
   static FrameKernelForm FormOf(int talker_hidden, int rows, const DeviceDescription& device,
-                                std::optional<int> max_blocks = std::nullopt);
+                                std::optional<int> max_blocks = std::nullopt, WeightForm weights = WeightForm::kPlain);
 
   bool Covers(int rows, int splits) const override;
   Status Enqueue(FrameStart start, int rows, int splits) const override;
@@ -62,7 +64,7 @@ class PersistentFrame : public FrameComputation {
                  unsigned patience, std::optional<int> max_blocks);
   void Describe(const Network& network, const FrameBuffers& buffers);
   Status AllocateTables(const Network& network);
-  Status PrepareKernels(const DeviceDescription& device, std::optional<int> max_blocks);
+  Status PrepareKernels(const DeviceDescription& device, std::optional<int> max_blocks, WeightForm weights);
   // Null if the kernel has no form for so many rows.
   const FrameKernelForm* FindForm(int rows) const;
   Status AllocateWords();

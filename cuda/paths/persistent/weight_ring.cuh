@@ -28,7 +28,11 @@ using Copies = BulkCopies;
 #else
 using Copies = AsyncCopies;
 #endif
-inline constexpr int kPieceBytes = PersistentPieceBytes(Copies::kKind);
+template <typename Storage>
+inline constexpr int kPieceBytes = PersistentPieceBytes(Copies::kKind, Storage::kForm);
+// Pieces that make a unit of WeightPace.
+template <typename Storage>
+inline constexpr int kPacePieces = (kPaceBytes + kPieceBytes<Storage> / 2) / kPieceBytes<Storage>;
 inline constexpr int kMaxRingSlots = 32;
 
 struct RingBarriers {
@@ -71,6 +75,7 @@ class RingCursor {
 };
 
 // One warp's view. Lane i looks after the i-th piece of those that are taken together.
+template <typename Storage>
 class RingReader {
  public:
   __device__ RingReader(RingBarriers* barriers, const char* memory, int slots, int lane)
@@ -90,7 +95,7 @@ class RingReader {
   // Returns the i-th of them.
   __device__ __forceinline__ const char* Piece(int i) const {
     const int slot = slot_ + i;
-    return memory_ + (slot >= slots_ ? slot - slots_ : slot) * kPieceBytes;
+    return memory_ + (slot >= slots_ ? slot - slots_ : slot) * kPieceBytes<Storage>;
   }
   // Releases the pieces: all lanes have read them or do not need them. Only after Await(): a release before their
   // arrival would count for the pieces previously in their slots.
@@ -115,6 +120,7 @@ class RingReader {
 };
 
 // The copying threads. All of them make the same calls.
+template <typename Storage>
 class RingWriter {
  public:
   // `stop` (shared memory): no more pieces will be read.
@@ -122,20 +128,18 @@ class RingWriter {
       : barriers_(barriers), memory_(memory), slots_(slots), head_(slots), tail_(slots), stop_(stop) {}
 
   // A piece has landed before the next one is copied to its slot: Land() tells phases apart by their parity.
-  __device__ void SetPace(const WeightPace& pace) {
-    in_flight_ = min(pace.in_flight * (kPaceBytes / kPieceBytes), slots_);
-  }
+  __device__ void SetPace(const WeightPace& pace) { in_flight_ = min(pace.in_flight * kPacePieces<Storage>, slots_); }
 
   // Sends `bytes` (a multiple of 16) on.
   __device__ __forceinline__ void Send(const char* source, int bytes) {
-    for (int done = 0; done < bytes; done += kPieceBytes) {
+    for (int done = 0; done < bytes; done += kPieceBytes<Storage>) {
       while (!Copies::AllSee(Copies::Passed(&barriers_->empty[head_.slot()], head_.parity() ^ 1))) {
         if (Copies::AnySees(*stop_ != 0)) return;
       }
       if (Copies::AnySees(*stop_ != 0)) return;
       while (flying_ >= in_flight_) Land();
-      copies_.Copy(memory_ + head_.slot() * kPieceBytes, source + done, min(kPieceBytes, bytes - done),
-                   &barriers_->full[head_.slot()]);
+      copies_.Copy(memory_ + head_.slot() * kPieceBytes<Storage>, source + done,
+                   min(kPieceBytes<Storage>, bytes - done), &barriers_->full[head_.slot()]);
       head_.Advance();
       ++flying_;
       if (Copies::IsFirst()) atomicAdd(&barriers_->sent, 1U);
@@ -166,15 +170,16 @@ class RingWriter {
 };
 
 // The prefetching threads, which run through the same stream.
+template <typename Storage>
 class RingPrefetcher {
  public:
   __device__ RingPrefetcher(RingBarriers* barriers, const volatile unsigned* stop)
       : sent_(&barriers->sent), stop_(stop) {}
 
-  __device__ void SetPace(const WeightPace& pace) { max_ahead_ = pace.ahead * (kPaceBytes / kPieceBytes); }
+  __device__ void SetPace(const WeightPace& pace) { max_ahead_ = pace.ahead * kPacePieces<Storage>; }
 
   __device__ __forceinline__ void Send(const char* source, int bytes) {
-    for (int done = 0; done < bytes; done += kPieceBytes) {
+    for (int done = 0; done < bytes; done += kPieceBytes<Storage>) {
       ++piece_;
       int ahead = 0;
       while ((ahead = Ahead()) > max_ahead_) {
@@ -183,7 +188,7 @@ class RingPrefetcher {
       }
       // The next one's own copy is as early.
       if (ahead <= 1) continue;
-      Copies::Prefetch(source + done, min(kPieceBytes, bytes - done));
+      Copies::Prefetch(source + done, min(kPieceBytes<Storage>, bytes - done));
     }
   }
 
