@@ -12,8 +12,8 @@ namespace qtts::cuda {
 namespace {
 
 // Streams whose sound an engine makes at once. Each takes 12 MB of scratch memory, 9 MB without warpgroups, and 512 at
-// once are no faster: on an H200 a stream takes 36.4 instead of 36.9 us of the codec alone, but a frame of 1,024 streams
-// 60.6 instead of 58.9 ms.
+// once are no faster: on an H200 a stream takes 36.4 instead of 36.9 us of the codec alone, but a frame of 1,024
+// streams 60.6 instead of 58.9 ms.
 constexpr int kMaxCodecRows = 256;
 // Rows times splits of one call that there is scratch memory for, at least.
 constexpr int kRowSplits = 8192;
