@@ -18,12 +18,12 @@ inline constexpr int kWarpgroup = 128;
 inline constexpr int kThreads = kTeamThreads + kWarpgroup;  // two warps of the last warpgroup bring weights
 // Registers per thread. In code for compute capability 9.0 alone the last warpgroup releases most of its initial
 // registers to the team (setmaxnreg). On each of an SM's four sub-partitions the thread block thus takes three warps of
-// Registers() and leaves registers for one warp of 128 to other kernels. Elsewhere all warps have the same number: 168
-// take a sub-partition's 512 a lane, 128 leave those that the codec of one row needs beside the kernel.
+// kRegisters and leaves registers for one warp of 128 to other kernels. Elsewhere all warps have the same number: three
+// warps take a sub-partition's 512 a lane. With 128, which would leave some to the codec, a frame was no shorter.
 #if defined(__CUDA_ARCH__) && !defined(__CUDA_ARCH_FEAT_SM90_ALL)
-constexpr int Registers(int rows) { return rows == 1 ? 128 : 168; }
+inline constexpr int kRegisters = 168;
 #else
-constexpr int Registers(int /*rows*/) { return 128; }
+inline constexpr int kRegisters = 128;
 #endif
 inline constexpr int kTeamRegisters = 176;
 inline constexpr int kCopyRegisters = 32;

@@ -15,7 +15,7 @@
 namespace qtts::cuda::persistent {
 
 template <typename Traits>
-__global__ void __maxnreg__(Registers(Traits::kStreams)) FrameKernel(const __grid_constant__ FrameKernelArguments a) {
+__global__ void __maxnreg__(kRegisters) FrameKernel(const __grid_constant__ FrameKernelArguments a) {
 #ifdef __CUDA_ARCH__
   extern __shared__ __align__(128) char memory[];
   auto& shared =
