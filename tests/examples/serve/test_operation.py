@@ -49,7 +49,8 @@ def test_full(start):
     wait_for("others to wait", lambda: server.metric("qtts_waiting_utterances") == 8)
     for thread in threads:
         thread.join()
-    assert statuses == [(429, "1", "overloaded")] * 8
+    assert [(status, error) for status, _, error in statuses] == [(429, "overloaded")] * 8
+    assert all(1 <= int(seconds) <= 60 for _, seconds, _ in statuses)
     with server.stream() as stream:
         stream.send("input.text", text=TEXT)
         stream.send("input.done")
