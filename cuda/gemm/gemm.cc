@@ -129,10 +129,17 @@ std::optional<GemmShape> ChooseTiles(const Matrix& matrix, int64_t rows, const P
   return std::nullopt;
 }
 
+// Records that TakesSwizzled() is false for swizzled rows: an error of the caller, or a lost device that denies what a
+// kernel needs.
+void RefuseOrder(const Launcher& launch) {
+  const cudaError_t lost = cudaGetLastError();
+  if (launch.error == cudaSuccess) launch.error = lost != cudaSuccess ? lost : cudaErrorInvalidValue;
+}
+
 // Products of a matrix of 8-bit weights: from the codes for few rows, else from the values in scratch memory.
 void RunInt8(const Launcher& launch, const Matrix& matrix, const GemmRows& rows) {
   if (rows.x_swizzled || rows.y_swizzled) {
-    if (launch.error == cudaSuccess) launch.error = cudaErrorInvalidValue;  // TakesSwizzled() is false
+    RefuseOrder(launch);
     return;
   }
   if (ReadsInt8(matrix, rows)) {
@@ -215,7 +222,7 @@ void Gemm(const Launcher& launch, Precision precision, const Matrix& matrix, con
   const ProductNumbers& numbers = launch.numbers->products;
   const Product& product = gemm::ProductOf(r.shape == GemmShape::kBest ? ChooseShape(matrix, r, numbers) : r.shape);
   if ((r.x_swizzled || r.y_swizzled) && !product.takes_swizzled) {
-    if (launch.error == cudaSuccess) launch.error = cudaErrorInvalidValue;  // TakesSwizzled() is false
+    RefuseOrder(launch);
     return;
   }
   product.run(launch, matrix, r);
