@@ -15,9 +15,9 @@
 #include "paths/persistent/words.cuh"
 
 // Every thread block runs the same sequence of phases: for each layer the products QKV, attention, O, gate and up,
-// down; between passes the heads and the sampling. With n blocks, each owns every n-th tile of each product. It streams
-// its weights through the ring, waits for the words that the phase needs, and publishes its outputs as words of a new
-// epoch.
+// down; between passes the heads and the sampling. One of `blocks` blocks owns every blocks-th tile of each product.
+// It streams its weights through the ring, waits for the words that the phase needs, and publishes its outputs as words
+// of a new epoch.
 //
 // With fewer than kMaxBlocks blocks the kernel is folded (FrameTraits): a block goes through a phase in folds() rounds,
 // each with the tiles of one of kMaxBlocks blocks. The phase's words are waited for in its first round, and belong to
@@ -58,24 +58,24 @@ class Block {
         ring_(&shared->ring, memory, arguments.ring_slots, lane_),
         epoch_(*arguments.frame.frame % arguments.epoch_frames * arguments.epochs_per_frame) {}
 
-  // A frame, in frame_passes.cuh.
+  // Runs a frame, in frame_passes.cuh.
   __device__ __forceinline__ void Run();
 
  private:
-  // Thread blocks, and how many of kMaxBlocks each of them is.
+  // Returns the thread blocks, and how many of kMaxBlocks each of them is.
   __device__ __forceinline__ int blocks() const { return kFolded ? static_cast<int>(gridDim.x) : kMaxBlocks; }
   __device__ __forceinline__ int folds() const { return kFolded ? kMaxBlocks / blocks() : 1; }
-  // The block's `index`-th tile of a product.
+  // Returns the block's `index`-th tile of a product.
   __device__ __forceinline__ int TileAt(int index) const { return static_cast<int>(blockIdx.x) + index * blocks(); }
 
   // --- Passes and layers: frame_passes.cuh ---
 
-  // Sequences, positions and angles of a pass's rows.
+  // Sets sequences, positions and angles of a pass's rows.
   template <int kRows>
   __device__ __forceinline__ void BeginPass(int pass);
   template <int kHidden, int kRows, bool kTalker>
   __device__ __forceinline__ void RunLayers(const PersistentStack& s, int pass);
-  // The i-th layer: every operation of kLayerOperations, in that order.
+  // Runs the i-th layer: every operation of kLayerOperations, in that order.
   template <int kHidden, int kRows, bool kTalker, size_t... kIndices>
   __device__ __forceinline__ void RunLayer(const PersistentStack& s, int i, int num_layers, int pass,
                                            std::index_sequence<kIndices...> operations);
@@ -90,8 +90,8 @@ class Block {
   __device__ __forceinline__ void RunGated(const PersistentStack& s);
   template <int kHidden, int kRows>
   __device__ __forceinline__ void RunDown(const PersistentStack& s, int i, int num_layers);
-  // The logits, and after the talker what the predictor takes of its hidden state. A row's quads lie `apart` rows of
-  // the pass apart, the last of them counts.
+  // Computes the logits, and after the talker what the predictor takes of its hidden state. A row's quads lie `apart`
+  // rows of the pass apart, the last of them counts.
   template <int kHidden>
   __device__ __forceinline__ void Head(const PersistentStack& s, int pass, int apart);
 
@@ -112,19 +112,20 @@ class Block {
   // Brings this warp's columns of rows of words of two BF16.
   template <int kColumns, int kRows>
   __device__ __forceinline__ void StagePairs(const Word* source);
-  // Columns [column, column + 4) of a row of the pass's input: the talker's, its hidden state, or a code's embedding.
+  // Returns the columns [column, column + 4) of a row of the pass's input: the talker's, its hidden state, or a code's
+  // embedding.
   template <int kHidden>
   __device__ __forceinline__ float4 TalkerInputAt(int row, int column) const;
   __device__ __forceinline__ float4 HiddenStateAt(int stream, int column) const;
   __device__ __forceinline__ float4 EmbeddingAt(int pass, int stream, int column) const;
   template <int kHidden, int kRows>
   __device__ __forceinline__ float4 InputAt(int pass, int row, int column) const;
-  // The ids at the start of a pass, for all rows; each warp reads them itself.
+  // Awaits the ids at the start of a pass, for all rows; each warp reads them itself.
   __device__ __forceinline__ void AwaitIds();
-  // StageQuads() for a pass's input.
+  // Does StageQuads() for a pass's input.
   template <int kHidden, int kRows>
   __device__ __forceinline__ void StageInput(const PersistentStack& s, const float* norm, int pass);
-  // The part of a pass's input that this block's threads keep in registers.
+  // Takes the part of a pass's input that this block's threads keep in registers.
   template <int kHidden, int kRows>
   __device__ __forceinline__ void TakeOwn(int pass);
 
@@ -134,32 +135,33 @@ class Block {
   // time.
   template <typename W>
   __device__ __forceinline__ void Load(W* w);
-  // This warp's share of kTiles tiles, the `first`-th of `w` and later ones; `skipped` pieces of the first tile were
-  // given back.
+  // Loads this warp's share of kTiles tiles, the `first`-th of `w` and later ones; `skipped` pieces of the first tile
+  // were given back.
   template <int kTiles, typename W>
   __device__ __forceinline__ void LoadShare(W* w, int first, int skipped);
-  // Times the staged rows: this warp's sums over its columns to `partial`, [tile][warp][row][16], from tile `first` on.
+  // Multiplies by the staged rows: this warp's sums over its columns to `partial`, [tile][warp][row][16], from tile
+  // `first` on.
   template <int kRows, bool kSquares, typename W>
   __device__ __forceinline__ void Multiply(const W& w, int first);
-  // A product of kTiles tiles with rows that stage() brings, kSquares: and the squares of their columns; as many tiles
-  // as there are registers for are taken before.
+  // Computes a product of kTiles tiles with rows that stage() brings, kSquares: and the squares of their columns; as
+  // many tiles as there are registers for are taken before.
   template <int kColumns, int kHalves, int kTiles, int kRows, bool kSquares, typename StageRows>
   __device__ __forceinline__ void Multiply(const StageRows& stage);
-  // Products of a phase with a norm: kOfRound tiles of a round, kTiles at a time, each followed by finish(first tile).
-  // stage() brings the rows before the first of them. Takes an epoch.
+  // Computes the products of a phase with a norm: kOfRound tiles of a round, kTiles at a time, each followed by
+  // finish(first tile). stage() brings the rows before the first of them. Takes an epoch.
   template <int kHidden, int kTiles, int kOfRound, int kRows, typename StageRows, typename Finish>
   __device__ __forceinline__ void MultiplyNormed(const StageRows& stage, const Finish& finish);
-  // Product of rows of words of two BF16, added to the residual stream and published. Takes an epoch.
+  // Computes the product of rows of words of two BF16, added to the residual stream and published. Takes an epoch.
   template <int kColumns, int kHidden, int kRows>
   __device__ __forceinline__ void AddProduct(const Word* source, const float* bias, const float* norm, Quad* target);
-  // finish(target(tile, row, m), tile, row, m, valid, partial) for kOutputs outputs m of each tile and row, by whole
-  // warps, neighbours in m side by side; `partial` are the first warp's sums.
+  // Calls finish(target(tile, row, m), tile, row, m, valid, partial) for kOutputs outputs m of each tile and row, by
+  // whole warps, neighbours in m side by side; `partial` are the first warp's sums.
   template <int kOutputs, int kTiles, int kRows, typename Target, typename Finish>
   __device__ __forceinline__ void FinishRows(const Target& target, const Finish& finish);
-  // 1 / rms of a staged row.
+  // Returns 1 / rms of a staged row.
   template <int kColumns>
   __device__ __forceinline__ float Factor(const PersistentStack& s, int row) const;
-  // The column of the residual stream that thread i keeps for a round, and its row.
+  // Returns the column of the residual stream that thread i keeps for a round, and its row.
   template <int kHidden, int kRows>
   __device__ __forceinline__ int OwnColumn(int round, int i) const {
     return TileAt(round * (kHidden / 8 / kMaxBlocks) + i / (8 * kRows)) * 8 + i % 8;
@@ -168,70 +170,72 @@ class Block {
   static __device__ __forceinline__ int OwnRow(int i) {
     return i / 8 % kRows;
   }
-  // Reads and writes that element, which lives from a pass's begin to its end and which only its thread uses.
+  // Returns that element, which only its thread uses, from a pass's begin to its end.
   template <int kHidden, int kRows>
   __device__ __forceinline__ float Own(int round) const;
   template <int kHidden, int kRows>
   __device__ __forceinline__ void SetOwn(int round, float value);
-  // The norm's weight of its column.
+  // Returns the norm's weight of its column.
   template <int kHidden, int kRows>
   __device__ __forceinline__ float OwnNorm(int round, const float* norm) const;
   // Adds a product's outputs of a round to this block's columns of the residual stream, and publishes them.
   template <int kHidden, int kRows>
   __device__ __forceinline__ void AddToOwn(int round, const float* bias, float norm, Quad* target);
-  // Four columns of the residual stream, by whole warps: of the lane that has the first of them and the next three.
+  // Publishes four columns of the residual stream, by whole warps: of the lane that has the first of them and the next
+  // three.
   __device__ __forceinline__ void PublishOwn(Quad* quad, float value, float norm, bool first);
-  // The pass's input as what its layers would have left, for its head.
+  // Publishes the pass's input as what its layers would have left, for its head.
   template <int kHidden, int kRows>
   __device__ __forceinline__ void PublishInput(const PersistentStack& s, int pass);
 
   // --- Attention: frame_attention.cuh ---
 
-  // Elements between a head's keys in one layer and the next.
+  // Returns the elements between a head's keys in one layer and the next.
   static __device__ __forceinline__ int64_t LayerStride(const PersistentStack& s);
-  // From qkv, of the current epoch, to `attended`. Takes two epochs.
+  // Attends from qkv, of the current epoch, to `attended`. Takes two epochs.
   template <int kRows, bool kTalker>
   __device__ __forceinline__ void Attend(const PersistentStack& s, const PersistentLayer& layer, int layer_index);
-  // Parts that this block has in the pass.
+  // Returns the parts that this block has in the pass.
   __device__ __forceinline__ int Parts() const { return kFolded ? Uniform(shared_->num_parts) : 1; }
-  // Keys of a part's splits.
+  // Returns the keys of a part's splits.
   __device__ __forceinline__ __nv_bfloat16* const* SplitStarts(const AttentionPart& part) const {
     return shared_->split_starts + (kFolded ? part.first_item : 0);
   }
   // Prefetches the keys and values of this block's first splits into L2, before the queries arrive.
   __device__ __forceinline__ void PrefetchCache(const PersistentStack& s, int layer);
-  // Before the part's i-th split.
+  // Returns the positions before the part's i-th split.
   static __device__ __forceinline__ int PositionsBefore(const AttentionPart& part, int i);
-  // For a row that is left out, one head or all of a key head.
+  // Publishes zeros for a row that is left out, one head or all of a key head.
   __device__ __forceinline__ void PublishSilence(const PersistentStack& s, int row, int head);
-  // Attention of kQueries query heads, one key head and the splits of a part; of each the first
+  // Computes the attention of kQueries query heads, one key head and the splits of a part; of each the first
   // kTurns * kPositionsAtOnce positions are all that is there.
   template <int kTurns, int kQueries>
   __device__ __forceinline__ void AttendSplits(const PersistentStack& s, const PersistentLayer& layer, int layer_index,
                                                const AttentionPart& part, int splits, uint32_t qkv_epoch,
                                                float* kept_query);
-  // Where the alignment head's query of a part of the talker's is kept; null: the part does not have it, or another
-  // block keeps it.
+  // Returns the place where the alignment head's query of a part of the talker's is kept; null: the part does not have
+  // it, or another block keeps it.
   __device__ __forceinline__ float* KeptQuery(const AttentionPart& part, int layer_index) const;
-  // Destination of the calling thread's results, for a part's splits from `first` on: the row's record of the split, or
-  // the attended row if there is only one split.
+  // Returns the destination of the calling thread's results, for a part's splits from `first` on: the row's record of
+  // the split, or the attended row if there is only one split.
   template <int kQueries>
   __device__ __forceinline__ Word* MergeTarget(const PersistentStack& s, const AttentionPart& part, int first) const;
   // Merges the warps' results of `count` splits. `whole`: the row has no others.
   template <int kQueries>
   __device__ __forceinline__ void MergeWarps(Word* target, int count, bool whole);
   __device__ __forceinline__ Word* Record(const PersistentStack& s, int row, int head, int split) const;
-  // For this warp to combine a row's splits in.
+  // Returns the memory for this warp to combine a row's splits in.
   __device__ __forceinline__ CombineMemory& Combine() const;
-  // A part's queries, keys and values of the new rows up to its row, to shared memory; the row's own key and value to
-  // the cache, at `target` (if any) and value_offset on; the alignment head's query to `kept_query` (if any), too.
+  // Places a part's queries, keys and values of the new rows up to its row, to shared memory; the row's own key and
+  // value to the cache, at `target` (if any) and value_offset on; the alignment head's query to `kept_query` (if any),
+  // too.
   template <int kQueries>
   __device__ __forceinline__ void PlaceHeads(const PersistentStack& s, const PersistentLayer& layer,
                                              const AttentionPart& part, int new_rows, uint32_t qkv_epoch,
                                              AttentionMemory* m, __nv_bfloat16* target, int value_offset,
                                              float* kept_query);
-  // This block's kCombined attended elements of a row in a round, from the records of all splits in their order; by one
-  // warp, as many more would be in each other's way, all looking for words that are not there yet.
+  // Combines this block's kCombined attended elements of a row in a round, from the records of all splits in their
+  // order; by one warp, as many more would be in each other's way, all looking for words that are not there yet.
   __device__ __forceinline__ void CombineSplits(const PersistentStack& s, int row, int round, int splits);
 
   // --- Choices: frame_choice.cuh ---

@@ -16,19 +16,19 @@ struct AttentionDeal {
 
   constexpr int Parts() const { return heads * sequences > blocks ? heads * sequences / blocks : 1; }
   constexpr int Stride() const { return heads * sequences < blocks ? blocks / heads / sequences : 1; }
-  // Where part `number` lies. A block has the part of its own number, and then every blocks-th.
+  // Functions of a part's number, a block's own and then every blocks-th: head, sequence, first split:
   constexpr int Head(int number) const { return number % heads; }
   constexpr int Sequence(int number) const { return number / heads % sequences; }
   constexpr int FirstSplit(int number) const { return number / heads / sequences; }
 };
 
-// Whether all query heads of a key head share a part, which reads keys and values once. While there is a block for each
-// query head and split, parts of their own take less time.
+// Returns whether all query heads of a key head share a part, which reads keys and values once. While there is a block
+// for each query head and split, parts of their own take less time.
 constexpr bool SharesKeys(int splits, int sequences, int blocks) {
   return splits * sequences * kPersistentHeads > blocks;
 }
 
-// Parts of a block at most, and all its splits.
+// Returns the parts of a block at most, and all its splits.
 constexpr int MaxParts(int rows, bool folded) { return folded ? rows : 1; }
 constexpr int MaxItems(int rows, bool folded) {
   return PersistentItems(rows, folded ? kPersistentMinBlocks : kPersistentMaxBlocks);

@@ -161,9 +161,9 @@ struct FrameKernelForm {
   WeightForm weights = WeightForm::kPlain;  // kInt8: for one row
 };
 
-// Bytes of dynamic shared memory of a block of the form.
+// Returns the bytes of dynamic shared memory of a block of the form.
 size_t FrameKernelBytes(const FrameKernelForm& form);
-// Slots that the form needs at least.
+// Returns the slots that the form needs at least.
 int MinRingSlots(const FrameKernelForm& form);
 // The form for a card of so many SMs and so much shared memory of a block, with all its members set; blocks: 0 if there
 // is none. folded_only: without the form for kPersistentMaxBlocks blocks alone.

@@ -51,10 +51,10 @@ class PersistentFrame : public FrameComputation {
   bool Covers(int rows, int splits) const override;
   Status Enqueue(FrameStart start, int rows, int splits) const override;
   bool overlaps() const override { return false; }
-  // Pass to EndFrame(), so that epochs can restart.
+  // Returns the words to pass to EndFrame(), so that epochs can restart.
   EpochWords epoch_words() const;
 
-  // Not ok after a wait was given up. All results since then are invalid.
+  // Returns a status that is not ok after a wait was given up. All results since then are invalid.
   Status Health() const;
   size_t bytes() const { return words_.bytes() + tables_.bytes() + cache_.bytes() + candidates_.bytes(); }
 
