@@ -63,7 +63,7 @@ struct CudaOptions {
   std::optional<size_t> parking_bytes;
 };
 
-// True if these options take cuBLASLt's products on the current device, where the library is there.
+// Returns true if these options take cuBLASLt's products on the current device, where the library is there.
 bool PrefersLibrary(const CudaOptions& options);
 
 // Talker, code predictor and sampling on the current device: from prompts and text ids to codes. All
@@ -90,16 +90,16 @@ class LanguageModel {
   // (RowKind::kJoins).
   Status EnqueueFrame(FrameStart start, int rows, int splits, const FrameRow* steps, FrameRowResult* results);
 
-  // Not ok after the device has given up a frame. All later results are then invalid.
+  // Returns an error after the device has given up a frame. All later results are then invalid.
   Status Health() const { return persistent_ == nullptr ? Status::Ok() : persistent_->Health(); }
-  // True if the persistent kernel runs frames of so many rows and splits.
+  // Returns true if the persistent kernel runs frames of so many rows and splits.
   bool IsPersistent(int rows, int splits) const { return persistent_ != nullptr && persistent_->Covers(rows, splits); }
-  // True if frames give the scores of FrameRow::window.
+  // Returns true if frames give the scores of FrameRow::window.
   bool ScoresText() const { return buffers_->aligned.layer >= 0; }
   size_t scratch_bytes() const { return buffers_->bytes + (persistent_ == nullptr ? 0 : persistent_->bytes()); }
 
-  // The parts. Frames of more rows than the persistent kernel covers are the graph path's, which also knows the sizes
-  // that frames are captured with.
+  // Exposes the parts. Frames of more rows than the persistent kernel covers are the graph path's, which also knows the
+  // sizes that frames are captured with.
   const CapacityPlan& plan() const { return plan_; }
   const DeviceNumbers& numbers() const { return numbers_; }
   const Network& network() const { return *network_; }
@@ -113,7 +113,7 @@ class LanguageModel {
   // Sets the kernels for many rows. Returns the library if it is to compute the products.
   Result<std::unique_ptr<CublasLt>> ChooseManyRows(const CudaOptions& options);
   Status LoadNetwork(const Checkpoint& checkpoint, const CudaOptions& options, std::unique_ptr<CublasLt> library);
-  // The persistent kernel if it covers the frame, otherwise the graph path, which covers all.
+  // Returns the persistent kernel if it covers the frame, otherwise the graph path, which covers all.
   const FrameComputation& PathFor(int rows, int splits) const;
 
   cudaStream_t stream_;

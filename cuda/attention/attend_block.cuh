@@ -164,7 +164,7 @@ class AttendBlock {
  public:
   using Memory = AttendMemory<T, kLanes, kGroup>;
 
-  // The split_index-th split that the row sees, and kGroup heads from `first_head` on.
+  // Takes the split_index-th split that the row sees, and kGroup heads from `first_head` on.
   __device__ __forceinline__ AttendBlock(const AttendArguments& arguments, Memory* memory, int row, int first_head,
                                          int split_index)
       : a(arguments),

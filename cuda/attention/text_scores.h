@@ -28,8 +28,8 @@ struct AlignedQueries {
 void KeepQueries(const Launcher& launch, const TransformerConfig& config, const AttentionLayer& layer,
                  const AlignedQueries& aligned, const SequenceRows& rows, const float* qkv);
 
-// Scores of the frame's rows whose windows ask for some, to its entry of the ring `results` (host memory). Keys of all
-// rows are in the cache.
+// Writes the scores of the frame's rows whose windows ask for some, to its entry of the ring `results` (host memory).
+// Keys of all rows are in the cache.
 void ScoreText(const Launcher& launch, Precision precision, const TransformerConfig& config,
                const AlignedQueries& aligned, const FrameRows& frame, const KeyValuePages& pages, const FrameRing& ring,
                int rows, FrameRowResult* results);

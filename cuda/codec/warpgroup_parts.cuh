@@ -31,7 +31,7 @@ namespace qtts::cuda::codec {
 inline constexpr int kConsumers = 8;  // warps
 inline constexpr int kConsumerThreads = kConsumers * 32;
 inline constexpr int kThreads = kConsumerThreads + 128;
-// Weight tiles of a warp's accumulators that go through shared memory at a time.
+// Returns the weight tiles of a warp's accumulators that go through shared memory at a time.
 constexpr int PieceTiles(int outputs) { return outputs % 96 == 0 ? 6 : 4; }
 inline constexpr int kMaxPieceTiles = 6;
 inline constexpr int kPieceColumns = 8;
@@ -149,7 +149,7 @@ struct Products {
   using Operands = uint32_t[kRowTiles][kPlanes][4];  // of a k-step
   using Sums = float[kRowTiles][kOutputs / 2];
 
-  // `first_row` is the warp's first column of the tile.
+  // Begins at `first_row`, the warp's first column of the tile.
   __device__ __forceinline__ Products(const GemmArgs& a, const WarpgroupPlan& t, int first_column, int first_row,
                                       int lane) {
     plane_bytes = t.staged * kRowBytes;
@@ -331,7 +331,7 @@ class TileEnd {
     LoadResiduals(a, 0);
   }
 
-  // `normalise`: a factor for each of the tile's columns, for ends that have one.
+  // Takes with `normalise` a factor for each of the tile's columns, for ends that have one.
   template <typename Memory, typename ConstantsOf>
   __device__ __forceinline__ void Finish(const GemmArgs& a, Memory& m, const ConstantsOf& constants, int warp,
                                          const float* normalise, const float (&sums)[kRowTiles][kOutputs / 2]) {

@@ -6,8 +6,8 @@
 
 namespace qtts::cuda::gemm {
 
-// True if RunCluster() supports `rows` rows of so many chunks with a launcher of these ProductNumbers: the device has
-// clusters, and shared memory of an SM holds two such thread blocks.
+// Returns true if RunCluster() supports `rows` rows of so many chunks with a launcher of these ProductNumbers: the
+// device has clusters, and shared memory of an SM holds two such thread blocks.
 bool CanRunCluster(int outputs, int chunks, int64_t rows, int clusters_at_once);
 
 // Runs a BF16 product of kind kAdd for many rows, in clusters of eight thread blocks. Each block computes one eighth of

@@ -21,12 +21,12 @@ class LibraryProduct {
   LibraryProduct(const LibraryProduct&) = delete;
   LibraryProduct& operator=(const LibraryProduct&) = delete;
 
-  // sums [rows][outputs] in F32 = x [rows][x_stride] weights [outputs][columns], both BF16 in device memory.
+  // Enqueues sums [rows][outputs] in F32 = x [rows][x_stride] weights [outputs][columns], both BF16 in device memory.
   Status Run(int64_t rows, const void* weights, const void* x, int64_t x_stride, float* sums,
              cudaStream_t stream) const;
   int outputs() const;
   int columns() const;
-  // Its number and tile, for logs.
+  // Returns its number and tile, for logs.
   const std::string& algorithm() const;
 
  private:
@@ -44,8 +44,8 @@ class CublasLt {
  public:
   static constexpr size_t kWorkspaceBytes = size_t{32} << 20;  // of device memory
 
-  // For the current device. kUnsupported, with the reason and what to install, where there is no library of CUDA 12 or
-  // 13 or the build had no header of it.
+  // Opens the library for the current device. kUnsupported, with the reason and what to install, where there is no
+  // library of CUDA 12 or 13 or the build had no header of it.
   static Result<std::unique_ptr<CublasLt>> Open();
   ~CublasLt();
   CublasLt(const CublasLt&) = delete;

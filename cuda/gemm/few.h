@@ -9,13 +9,13 @@
 
 namespace qtts::cuda::gemm {
 
-// Shared memory of a thread block for up to 8 rows.
+// Returns the shared memory of a thread block for up to 8 rows.
 size_t FewStageBytes(int chunks, int64_t rows);
 
 // Runs a product in BF16 for few rows, the fastest for one stream. A block has the outputs of one tile, so that all SMs
 // share the weights; it prefetches its first weights before the previous kernel has ended.
 void RunFew(const Launcher& launch, GemmKind kind, int tiles, const GemmArguments& arguments);
-// The same with weights of 8 bits (int8.h), which are unpacked in registers.
+// Enqueues the same with weights of 8 bits (int8.h), which are unpacked in registers.
 void RunFewInt8(const Launcher& launch, GemmKind kind, int tiles, const GemmArguments& arguments);
 
 }  // namespace qtts::cuda::gemm

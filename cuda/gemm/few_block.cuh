@@ -12,7 +12,7 @@
 // Parts of a block of the products of few rows, for both forms of the weights.
 namespace qtts::cuda::gemm {
 
-// Sums each of v[0..8) over the warp; lane l gets the sum of v[TransposedRow(l)].
+// Adds each of v[0..8) up over the warp; lane l gets the sum of v[TransposedRow(l)].
 __device__ __forceinline__ float TransposedSum(float (&v)[kTileRows], int lane) {
 #pragma unroll
   for (int offset = 16, n = 4; n >= 1; offset /= 2, n /= 2) {
@@ -34,28 +34,28 @@ __device__ __forceinline__ int TransposedRow(int lane) { return lane / 4; }
 // Rows that share a block: one, or up to 8.
 enum class Rows { kOne, kTile };
 
-// Minimum thread blocks per SM, by register use: those for one row must overlap the next kernel's.
+// Returns the minimum of thread blocks per SM, by register use: those for one row must overlap the next kernel's.
 constexpr int BlocksTogether(Rows rows) { return rows == Rows::kOne ? 4 : 2; }
 
-// Chunks of a warp in flight in registers.
+// Returns the chunks of a warp in flight in registers.
 constexpr int ChunksAhead(GemmKind kind, WeightForm form) {
   const bool whole_tile = TileOutputs(kind) == 16;
   if (form == WeightForm::kInt8) return whole_tile ? 8 : 12;
   return whole_tile ? 4 : 8;
 }
-// Maximum chunks of a warp loaded into shared memory meanwhile; more would need more registers.
+// Returns the maximum of chunks of a warp loaded into shared memory meanwhile; more would need more registers.
 constexpr int ChunksBehind(GemmKind kind, WeightForm form) {
   return TileOutputs(kind) == 16 || form == WeightForm::kInt8 ? 0 : 8;
 }
 constexpr int kChunkBytes = 512;  // of a chunk of 8 outputs in BF16
 
-// Spans of columns of x that a warp loads at once.
+// Returns the spans of columns of x that a warp loads at once.
 constexpr int SpansTogether(Rows rows) { return rows == Rows::kOne ? 2 : 1; }
 
-// Elements between staged rows: no bank conflicts between the rows of a fragment.
+// Returns the elements between staged rows: no bank conflicts between the rows of a fragment.
 __host__ __device__ constexpr int StageStride(int chunks) { return (chunks + 1 - chunks % 2) * kChunk; }
 
-// Dynamic shared memory: all columns of up to 8 rows.
+// Returns the dynamic shared memory: all columns of up to 8 rows.
 inline size_t StageBytes(int chunks, int64_t rows) {
   const int per_warp = ChunksOfShare(chunks);
   return static_cast<size_t>(kWarps) * static_cast<size_t>(rows) * static_cast<size_t>(StageStride(per_warp)) * 2;
@@ -79,8 +79,8 @@ struct FewShape {
 template <typename Shape>
 class RowStager {
  public:
-  // `share`: the warp's chunks. The column of x, from the warp's first, with which this lane begins, is known before
-  // the rows are there, and so is its norm.
+  // Stages the columns of `share`, the warp's chunks. The column of x, from the warp's first, with which this lane
+  // begins, is known before the rows are there, and so is its norm.
   __device__ __forceinline__ RowStager(const GemmArguments& arguments, __nv_bfloat16* stage, int stride,
                                        int64_t first_row, int rows, const ColumnShare& share, int lane)
       : a(arguments),

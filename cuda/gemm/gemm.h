@@ -58,7 +58,7 @@ struct Matrix {
   int weight_rows() const { return kind == GemmKind::kNormGated ? 2 * outputs : outputs; }  // without padding
   int tile() const { return kind == GemmKind::kNormGated ? 8 : TileOutputs(kind); }         // of `outputs`
   int tiles() const { return (outputs + tile() - 1) / tile(); }
-  // Bytes of `data`.
+  // Returns the bytes of `data`.
   size_t bytes(Precision precision) const {
     return form == WeightForm::kInt8 ? int8_layout().bytes() : plain_bytes(precision);
   }
@@ -126,22 +126,22 @@ struct GemmRows {
   GemmShape shape = GemmShape::kBest;  // in BF16; another one for tests and measurements
 };
 
-// True if the current device and the build have tiles.
+// Returns true if the current device and the build have tiles.
 bool HasWarpgroupProducts();
-// True if the product of `rows` rows that kBest selects reads and writes rows swizzled (GemmRows::x_swizzled,
+// Returns true if the product of `rows` rows that kBest selects reads and writes rows swizzled (GemmRows::x_swizzled,
 // y_swizzled). It depends on the matrix and their number alone.
 bool TakesSwizzled(const Matrix& matrix, int64_t rows, const ProductNumbers& numbers);
-// True if `shape` is supported.
+// Returns true if `shape` is supported.
 bool CanRun(GemmShape shape, const Matrix& matrix, const GemmRows& rows, const ProductNumbers& numbers);
-// The shape that kBest selects on a device with these numbers.
+// Returns the shape that kBest selects on a device with these numbers.
 GemmShape ChooseShape(const Matrix& matrix, const GemmRows& rows, const ProductNumbers& numbers);
-// Blocks of the wide shapes, of `block_rows` rows each.
+// Returns the blocks of the wide shapes, of `block_rows` rows each.
 int64_t WideBlocks(const Matrix& matrix, int64_t rows, int64_t block_rows);
 
 // Rows up to which a matrix of 8-bit weights is read once for every eight rows. More rows bring its values to
 // `unpacked` first, which reads and writes 2.5 bytes a weight.
 constexpr int64_t kMaxInt8Rows = 32;
-// True if a product of a matrix of 8-bit weights reads the codes, false if it reads `unpacked`.
+// Returns true if a product of a matrix of 8-bit weights reads the codes, false if it reads `unpacked`.
 bool ReadsInt8(const Matrix& matrix, const GemmRows& rows);
 
 void Gemm(const Launcher& launch, Precision precision, const Matrix& matrix, const GemmRows& rows);

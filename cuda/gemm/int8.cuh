@@ -9,7 +9,7 @@
 // Weights of 8 bits (int8.h) to BF16 in registers.
 namespace qtts::cuda::gemm {
 
-// Two BF16 each.
+// Computes a b + c of two BF16 each.
 __device__ __forceinline__ uint32_t FmaBf16x2(uint32_t a, uint32_t b, uint32_t c) {
   uint32_t d;
   asm("fma.rn.bf16x2 %0, %1, %2, %3;" : "=r"(d) : "r"(a), "r"(b), "r"(c));
@@ -20,7 +20,7 @@ __device__ __forceinline__ uint32_t FmaBf16x2(uint32_t a, uint32_t b, uint32_t c
 struct Int8Factor {
   uint32_t scale, offset;
 };
-// From the scale's bits in the low half of `bits`, or in the high half.
+// Makes the factor from the scale's bits in the low half of `bits`, or in the high half.
 __device__ __forceinline__ Int8Factor LowInt8Factor(uint32_t bits) {
   constexpr uint32_t kMinus128 = 0xC300C300, kMinusZero = 0x80008000;
   const uint32_t scale = __byte_perm(bits, 0, 0x1010);

@@ -30,8 +30,8 @@ constexpr uint16_t Bf16OfFloat(float x) {
   return static_cast<uint16_t>((bits + 0x7FFFU + (bits >> 16 & 1U)) >> 16);
 }
 
-// The scale of a group from its largest magnitude, rounded up, so that no code is above 127; as for the CPU's int8.
-// A group with a value that is not finite has the scale NaN, one of zeros or nearly so the scale 0.
+// Returns the scale of a group from its largest magnitude, rounded up, so that no code is above 127; as for the CPU's
+// int8. A group with a value that is not finite has the scale NaN, one of zeros or nearly so the scale 0.
 constexpr uint16_t Int8Scale(float largest) {
   constexpr float kLeast = 1e-30F;
   constexpr uint16_t kNaN = 0x7FC0;
@@ -45,7 +45,7 @@ constexpr uint16_t Int8Scale(float largest) {
 
 constexpr bool IsNaNScale(uint16_t scale) { return (scale & 0x7F80U) == 0x7F80U; }
 
-// The code of a finite weight: to nearest even.
+// Returns the code of a finite weight: to nearest even.
 constexpr int Int8Code(float weight, uint16_t scale) {
   constexpr float kRounder = 12582912.0F;  // 1.5 * 2^23: a sum with it has no fraction
   if (scale == 0 || IsNaNScale(scale)) return 0;
@@ -55,7 +55,7 @@ constexpr int Int8Code(float weight, uint16_t scale) {
   return static_cast<int>((clamped + kRounder) - kRounder);
 }
 
-// The BF16 bits of a weight's value.
+// Returns the BF16 bits of a weight's value.
 constexpr uint16_t Int8Value(int code, uint16_t scale) {
   if (IsNaNScale(scale)) return scale;
   return Bf16OfFloat(static_cast<float>(code) * FloatOfBf16(scale));
@@ -95,12 +95,12 @@ struct Int8Layout {
     return static_cast<size_t>(tiles) * static_cast<size_t>(chunks) * static_cast<size_t>(halves * kChunkBytes);
   }
 
-  // Byte of the unit with `column` (a multiple of 8) of weight row `row`, of all tiles' rows.
+  // Returns the byte of the unit with `column` (a multiple of 8) of weight row `row`, of all tiles' rows.
   constexpr int64_t UnitAt(int64_t row, int column) const {
     const int64_t lane = row % 8 * 4 + column % kChunk / 8;
     return ChunkAt(row, column) + (lane * halves + HalfOf(row)) * kUnitBytes;
   }
-  // Byte of the scale of the group with `column` of weight row `row`.
+  // Returns the byte of the scale of the group with `column` of weight row `row`.
   constexpr int64_t ScaleAt(int64_t row, int column) const {
     return ChunkAt(row, column) + int64_t{kCodeBytes} * halves +
            (row % 8 * halves + HalfOf(row)) * static_cast<int64_t>(sizeof(uint16_t));

@@ -18,7 +18,7 @@ namespace qtts::cuda::gemm {
 // stays: eight gates, then their eight ups.
 void Unpack(const Launcher& launch, const Matrix& matrix, void* plain);
 
-// Weight rows of a matrix, which are the library's outputs.
+// Returns the weight rows of a matrix, which are the library's outputs.
 inline int LibraryOutputs(const Matrix& matrix) { return matrix.tiles() * TileOutputs(matrix.kind); }
 
 // Runs a product of a matrix with a `library`. `scratch` has room for the normed rows of the norm kinds, and for the

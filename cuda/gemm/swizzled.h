@@ -29,18 +29,18 @@ constexpr int PaddedColumns(int columns) {
   return (columns + kSwizzledColumns - 1) / kSwizzledColumns * kSwizzledColumns;
 }
 
-// Bytes from the beginning of `rows` rows to row `row`'s 16-byte unit `unit` of a block: a chunk has four.
+// Returns the bytes from the beginning of `rows` rows to row `row`'s 16-byte unit `unit` of a block: a chunk has four.
 constexpr int64_t UnitOffset(int64_t rows, int64_t row, int block, int unit) {
   const int64_t group = block * (PaddedRows(rows) / kSwizzledRows) + row / kSwizzledRows;
   const int in_group = static_cast<int>(row % kSwizzledRows);
   return group * kSwizzledGroupBytes + in_group * (kSwizzledColumns * 2) + (unit ^ in_group) * 16;
 }
-// The same to an element.
+// Returns the same to an element.
 constexpr int64_t ElementOffset(int64_t rows, int64_t row, int column) {
   const int place = column % kSwizzledColumns / kChunk * kChunk + PlaceInChunk(column % kChunk);
   return UnitOffset(rows, row, column / kSwizzledColumns, place / 8) + place % 8 * 2;
 }
-// Bytes of `rows` rows of `columns` columns.
+// Returns the bytes of `rows` rows of `columns` columns.
 constexpr int64_t SwizzledBytes(int64_t rows, int columns) { return PaddedRows(rows) * PaddedColumns(columns) * 2; }
 
 }  // namespace qtts::cuda::gemm

@@ -12,10 +12,10 @@
 // Each consumer warpgroup of a block computes tiles of 64 rows; the producer is one thread of a further warp.
 namespace qtts::cuda::gemm {
 
-// True if products of the matrix can be done by tiles: the columns must be a multiple of 512 and the weight rows one of
-// 64, and it must be of a kind that frames have many rows of.
+// Returns true if products of the matrix can be done by tiles: the columns must be a multiple of 512 and the weight
+// rows one of 64, and it must be of a kind that frames have many rows of.
 bool HasTiles(const Matrix& matrix);
-// True if the product can run by tiles of `size` rows and weight rows, 64 or 128, on the current device.
+// Returns true if the product can run by tiles of `size` rows and weight rows, 64 or 128, on the current device.
 bool CanRunTiles(int size, const Matrix& matrix, const GemmRows& rows);
 
 // Runs a product by tiles. `scratch` has room for all columns of the rows, whose number is padded to a multiple of 8;

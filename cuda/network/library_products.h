@@ -27,7 +27,7 @@ class LibraryProducts {
   // Frees the memory that the choice of algorithms needed; called after the last matrix.
   void Finish();
 
-  // The most outputs of a product.
+  // Returns the maximum of a product's outputs.
   int most_outputs() const { return most_outputs_; }
 
  private:

@@ -22,7 +22,7 @@ namespace qtts::cuda {
 // Checks that the kernels support the network; kUnsupported names the missing feature.
 Status CheckNetwork(const ModelConfig& config);
 
-// Positions of an utterance, at most.
+// Returns the maximum of an utterance's positions.
 int64_t MaxPositionsOf(const ModelConfig& config);
 
 // How the products of many rows are done.
@@ -42,7 +42,7 @@ struct Network {
                                                      std::unique_ptr<CublasLt> library = nullptr);
 
   const Stack& stack(Part part) const { return part == Part::kTalker ? talker : predictor; }
-  // The head of a code group; 0 is the talker's.
+  // Returns the head of a code group; 0 is the talker's.
   const Matrix& head(int group) const { return group == 0 ? talker_head : heads[static_cast<size_t>(group - 1)]; }
   int hidden_size() const { return talker.config.hidden_size; }
   bool has_projection() const { return projection.data != nullptr; }

@@ -30,19 +30,19 @@ struct Table {
 // piece before is being converted and packed. Owns what it has loaded. Not thread-safe.
 class WeightLoader {
  public:
-  // `form`: of matrices; kInt8 needs kBF16. `numbers` must outlive it.
+  // Makes a loader. `form`: of matrices; kInt8 needs kBF16. `numbers` must outlive it.
   static Result<std::unique_ptr<WeightLoader>> Create(Precision precision, WeightForm form,
                                                       const DeviceNumbers* numbers, cudaStream_t stream);
 
-  // Matrices of the frame. Parts lie one after the other in the outputs; biases are all there or none.
+  // Loads a matrix of the frame. Parts lie one after the other in the outputs; biases are all there or none.
   Result<Matrix> LoadMatrix(GemmKind kind, const std::vector<const TensorView*>& parts,
                             const std::vector<const TensorView*>& biases = {});
   Result<Matrix> LoadLinear(GemmKind kind, const LinearWeights& linear);
-  // kNormGated.
+  // Loads a matrix of kind kNormGated.
   Result<Matrix> LoadGated(const TensorView& gate, const TensorView& up);
 
   Result<Table> LoadTable(const TensorView& tensor);
-  // Table of `rows` rows of `width`, zeroed.
+  // Makes a table of `rows` rows of `width`, zeroed.
   Result<Table> NewTable(int64_t rows, int width);
 
   // Calls `use`(first row, rows, converted rows [rows][stride] on the device) for pieces of the tensor, all
@@ -50,7 +50,7 @@ class WeightLoader {
   Status ForPieces(const TensorView& tensor, int64_t piece_rows,
                    const std::function<Status(int64_t, int64_t, const Table&)>& use);
 
-  // A small tensor as F32, padded with zeros to whole chunks.
+  // Loads a small tensor as F32, padded with zeros to whole chunks.
   Result<const float*> LoadFloats(const TensorView& tensor);
   Result<const float*> LoadFloats(const std::vector<float>& values);
 

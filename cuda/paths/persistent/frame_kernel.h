@@ -27,7 +27,7 @@ inline constexpr int kPersistentRows = 8;  // utterances of one launch
 // 64 blocks, and 64 SMs are enough to fill its memory's bandwidth.
 inline constexpr int kPersistentMaxBlocks = 128;
 inline constexpr int kPersistentMinBlocks = 16;
-// Blocks for so many SMs; 0: too few.
+// Returns the blocks for so many SMs; 0: too few.
 constexpr int PersistentBlocks(int processors) {
   int blocks = kPersistentMaxBlocks;
   while (blocks > processors) blocks /= 2;
@@ -44,7 +44,7 @@ inline constexpr int kPersistentCandidates = 4096;  // at least as many; a power
 inline constexpr int kPersistentHidden = 1024;
 inline constexpr std::array kPersistentTalkerWidths = {kPersistentHidden, 2048};
 constexpr int PersistentIntermediate(int hidden) { return 3 * hidden; }
-// Splits of the longest context, and those that one of `blocks` attends to at most, for so many rows.
+// Returns the splits of the longest context, and those that one of `blocks` attends to at most, for so many rows.
 constexpr int PersistentSplits(int rows) { return rows > 4 ? 128 : 256; }
 constexpr int PersistentItems(int rows, int blocks) { return (rows > 4 ? 32 : 16) * kPersistentMaxBlocks / blocks; }
 constexpr bool PersistentCovers(int rows, int splits, int blocks) {
@@ -165,8 +165,8 @@ struct FrameKernelForm {
 size_t FrameKernelBytes(const FrameKernelForm& form);
 // Returns the slots that the form needs at least.
 int MinRingSlots(const FrameKernelForm& form);
-// The form for a card of so many SMs and so much shared memory of a block, with all its members set; blocks: 0 if there
-// is none. folded_only: without the form for kPersistentMaxBlocks blocks alone.
+// Returns the form for a card of so many SMs and so much shared memory of a block, with all its members set; blocks: 0
+// if there is none. folded_only: without the form for kPersistentMaxBlocks blocks alone.
 FrameKernelForm ChooseForm(int talker_hidden, int rows, RingCopies copies, int processors, size_t shared_limit,
                            bool folded_only = false, WeightForm weights = WeightForm::kPlain);
 // Prepares the form's kernel. Sets the number of its thread blocks that fit one SM.

@@ -78,7 +78,7 @@ union WorkMemory {
         kWarps * (kStreams * StageStride(3 * kTalkerHidden) > MaxRows(kStreams) * StageStride(3 * kPersistentHidden)
                       ? kStreams * StageStride(3 * kTalkerHidden)
                       : MaxRows(kStreams) * StageStride(3 * kPersistentHidden));
-    // Rows of tiles that are finished together.
+    // Returns the rows of tiles that are finished together.
     static constexpr int TileRows(int hidden, int rows) {
       return rows * std::max({Traits::QkvTiles(rows), Traits::GatedTiles(hidden, rows), hidden / 8 / kMaxBlocks});
     }

@@ -45,9 +45,9 @@ inline constexpr int kMaxPairedRows = 4;
 constexpr bool Paired(int streams) { return 2 * streams <= kMaxPairedRows; }
 constexpr int MaxRows(int streams) { return Paired(streams) ? 2 * streams : streams; }
 
-// Whether rows are so many that shared memory and registers have to be saved.
+// Returns whether rows are so many that shared memory and registers have to be saved.
 constexpr bool NeedsSmallTiles(int rows) { return rows > kMaxPairedRows; }
-// Rows that a warp brings in at once, each lane 16 bytes `loads` times of each.
+// Returns the rows that a warp brings in at once, each lane 16 bytes `loads` times of each.
 constexpr int RowsTogether(int rows, int loads) {
   const int most = NeedsSmallTiles(rows) ? 16 / loads : rows;
   int together = rows;
@@ -64,15 +64,15 @@ struct FrameTraits {
   static constexpr bool kFolded = kFolded_;
   using Storage = Storage_;
 
-  // Tiles of queries, keys and values that are finished together, and of gate and up: those whose sums there is room
-  // for.
+  // Returns the tiles of queries, keys and values that are finished together, and of gate and up: those whose sums
+  // there is room for.
   static constexpr int QkvTiles(int rows) { return kFolded && NeedsSmallTiles(rows) ? 1 : kQkvWidth / 16 / kMaxBlocks; }
   static constexpr int GatedTiles(int hidden, int rows) {
     const int tiles = PersistentIntermediate(hidden) / 8 / kMaxBlocks;
     if (kFolded) return NeedsSmallTiles(rows) ? 1 : tiles > 3 && rows > 2 ? 2 : tiles;
     return NeedsSmallTiles(rows) && tiles > 3 ? 3 : tiles;
   }
-  // Outputs of the residual stream that a block has in a round.
+  // Returns the outputs of the residual stream that a block has in a round.
   static constexpr int OwnOutputs(int hidden, int rows) { return hidden / kMaxBlocks * rows; }
 
   // Parts of the attention that a block has in a pass at most, and its splits.
@@ -97,7 +97,7 @@ struct FrameTraits {
 inline constexpr int kHiddenPass = -1;
 inline constexpr int kTalkerPass = -2;
 
-// Columns of a warp's share of a product, and elements between its staged rows: no bank conflicts.
+// Returns the columns of a warp's share of a product, and elements between its staged rows: no bank conflicts.
 constexpr int ShareOf(int columns) { return columns / kWarps; }
 constexpr int StageStride(int columns) { return (ShareOf(columns) / kChunk | 1) * kChunk; }
 

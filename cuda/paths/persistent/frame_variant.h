@@ -15,11 +15,11 @@ struct Variant {
   int min_bulk_slots, min_async_slots;
 };
 
-// For 1, 2, 4 or 8 rows and one of kPersistentTalkerWidths, in frame_kernel_width.cu.
+// Returns the kernel for 1, 2, 4 or 8 rows and one of kPersistentTalkerWidths, in frame_kernel_width.cu.
 template <int kTalkerHidden, bool kFolded>
 Variant VariantOf(int rows);
 
-// For one row with weights of 8 bits, in frame_kernel_int8.cu.
+// Returns the kernel for one row with weights of 8 bits, in frame_kernel_int8.cu.
 template <int kTalkerHidden, bool kFolded>
 Variant Int8VariantOf();
 

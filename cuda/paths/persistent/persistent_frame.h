@@ -33,18 +33,19 @@ class PersistentFrame : public FrameComputation {
   // Polls before a wait is given up: seconds.
   static constexpr unsigned kPatience = 1U << 23;
 
-  // kUnsupported, with the reason, if device or model do not support it. `max_blocks`, if any: the folded form for a
-  // device of so many SMs, if it has them.
+  // Prepares the kernel. kUnsupported, with the reason, if device or model do not support it. `max_blocks`, if any: the
+  // folded form for a device of so many SMs, if it has them.
   static Result<std::unique_ptr<PersistentFrame>> Create(const Network& network, const FrameBuffers& buffers,
                                                          const PersistentNumbers& numbers, unsigned patience,
                                                          std::optional<int> max_blocks, cudaStream_t stream);
 
-  // kUnsupported, with the reason, if the kernel cannot be used for the model on the device; without loading it.
+  // Returns kUnsupported, with the reason, if the kernel cannot be used for the model on the device; without loading
+  // it.
   static Status CheckSupport(const ModelConfig& config, Precision precision, WeightForm weights,
                              const DeviceDescription& device);
-  // The same of the device alone.
+  // Returns the same of the device alone.
   static Status CheckDevice(const DeviceDescription& device);
-  // The kernel's form for so many rows on the device; blocks: 0 if an SM has too little shared memory for them.
+  // Returns the kernel's form for so many rows on the device; blocks: 0 if an SM has too little shared memory for them.
   static FrameKernelForm FormOf(int talker_hidden, int rows, const DeviceDescription& device,
                                 std::optional<int> max_blocks = std::nullopt, WeightForm weights = WeightForm::kPlain);
 
@@ -65,7 +66,7 @@ class PersistentFrame : public FrameComputation {
   void Describe(const Network& network, const FrameBuffers& buffers);
   Status AllocateTables(const Network& network);
   Status PrepareKernels(const DeviceDescription& device, std::optional<int> max_blocks, WeightForm weights);
-  // Null if the kernel has no form for so many rows.
+  // Returns null if the kernel has no form for so many rows.
   const FrameKernelForm* FindForm(int rows) const;
   Status AllocateWords();
 

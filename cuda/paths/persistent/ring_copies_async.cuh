@@ -21,7 +21,7 @@ class AsyncCopies {
     asm("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(policy_));
   }
 
-  // The block's first barrier is enough: only threads of the block use the barriers of the ring.
+  // Does nothing: the block's first barrier is enough, as only threads of the block use the barriers of the ring.
   static __device__ __forceinline__ void FenceInitialization() {}
   static __device__ __forceinline__ bool Passed(uint64_t* barrier, unsigned parity) {
     uint32_t passed;
@@ -35,14 +35,14 @@ class AsyncCopies {
     asm volatile("{\n.reg .b64 state;\nmbarrier.arrive.shared::cta.b64 state, [%0];\n}" ::"r"(SharedAddress(barrier))
                  : "memory");
   }
-  // All lanes decide alike.
+  // Makes all lanes decide alike, as do the next three.
   static __device__ __forceinline__ bool IsFirst() { return threadIdx.x % 32 == 0; }
   static __device__ __forceinline__ bool AllSee(bool value) { return __all_sync(~0U, value) != 0; }
   static __device__ __forceinline__ bool AnySees(bool value) { return __any_sync(~0U, value) != 0; }
   static __device__ __forceinline__ int FirstOf(int value) { return __shfl_sync(~0U, value, 0); }
 
-  // A piece of `bytes` bytes, of which `full` hears: each lane arrives there once its copies are complete, which makes
-  // them visible to the threads that wait there. A lane's 16 bytes are 512 bytes behind its last ones.
+  // Copies a piece of `bytes` bytes, of which `full` hears: each lane arrives there once its copies are complete, which
+  // makes them visible to the threads that wait there. A lane's 16 bytes are 512 bytes behind its last ones.
   __device__ __forceinline__ void Copy(char* to, const char* from, int bytes, uint64_t* full) const {
     constexpr int kStep = 32 * 16;
     const uint32_t target = SharedAddress(to) + lane_ * 16;

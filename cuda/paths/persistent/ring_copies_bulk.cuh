@@ -33,13 +33,13 @@ class BulkCopies {
   static __device__ __forceinline__ void Arrive(uint64_t* barrier) {
     asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(SharedAddress(barrier)) : "memory");
   }
-  // A thread is alone.
+  // Stands for the decisions of a warp, as do the next three: a thread is alone.
   static __device__ __forceinline__ bool IsFirst() { return true; }
   static __device__ __forceinline__ bool AllSee(bool value) { return value; }
   static __device__ __forceinline__ bool AnySees(bool value) { return value; }
   static __device__ __forceinline__ int FirstOf(int value) { return value; }
 
-  // A piece of `bytes` bytes, of which `full` hears.
+  // Copies a piece of `bytes` bytes, of which `full` hears.
   __device__ __forceinline__ void Copy(char* to, const char* from, int bytes, uint64_t* full) const {
     asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(SharedAddress(full)), "r"(bytes)
                  : "memory");

@@ -123,11 +123,12 @@ class RingReader {
 template <typename Storage>
 class RingWriter {
  public:
-  // `stop` (shared memory): no more pieces will be read.
+  // Stops once `stop` (shared memory) is set: no more pieces will be read.
   __device__ RingWriter(RingBarriers* barriers, char* memory, int slots, const volatile unsigned* stop)
       : barriers_(barriers), memory_(memory), slots_(slots), head_(slots), tail_(slots), stop_(stop) {}
 
-  // A piece has landed before the next one is copied to its slot: Land() tells phases apart by their parity.
+  // Limits the copies in flight. A piece has landed before the next one is copied to its slot: Land() tells phases
+  // apart by their parity.
   __device__ void SetPace(const WeightPace& pace) { in_flight_ = min(pace.in_flight * kPacePieces<Storage>, slots_); }
 
   // Sends `bytes` (a multiple of 16) on.
@@ -193,7 +194,7 @@ class RingPrefetcher {
   }
 
  private:
-  // Pieces that it is ahead of the copies. One thread looks: atomic operations of many would take turns.
+  // Returns the pieces that it is ahead of the copies. One thread looks: atomic operations of many would take turns.
   __device__ __forceinline__ int Ahead() const {
     return Copies::FirstOf(static_cast<int>(piece_ - (Copies::IsFirst() ? atomicAdd(sent_, 0U) : 0U)));
   }

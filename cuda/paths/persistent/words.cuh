@@ -68,7 +68,7 @@ __device__ __forceinline__ Quad LoadQuad(const Quad* quad) {
 // with the data it has, without further waits, and so terminates.
 class Patience {
  public:
-  // `gave_up` is the block's, in shared memory; `report` is host memory.
+  // Counts the polls of a wait. `gave_up` is the block's, in shared memory; `report` is host memory.
   __device__ Patience(unsigned limit, unsigned* gave_up, unsigned* report)
       : limit_(limit), gave_up_(gave_up), report_(report) {}
 
