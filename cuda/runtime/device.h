@@ -31,8 +31,9 @@ struct DeviceDescription {
 
   int capability() const { return 10 * major + minor; }
   std::string capability_text() const { return std::to_string(major) + "." + std::to_string(minor); }
-  // Returns true if kernels may start before their predecessor has ended (overlap.cuh).
-  bool CanOverlap() const { return major >= 9; }
+  // Returns true if kernels may start before their predecessor has ended (overlap.cuh). In code for earlier cards they
+  // do not wait for it.
+  bool CanOverlap() const { return major >= 9 && code >= kCodeOfHopper; }
   // Returns true if there are kernels whose blocks work together in clusters. They are empty in code for earlier cards.
   bool CanRunClusters() const { return clusters && code >= kCodeOfHopper; }
   // Returns true if there are kernels with a warpgroup's matrix instruction (`wgmma`): on compute capability 9.0 alone,

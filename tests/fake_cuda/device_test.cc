@@ -73,12 +73,13 @@ TEST_F(DeviceTest, ADescriptionIsFilledOnce) {
   EXPECT_FALSE(second.CanRunClusters() || second.CanRunWarpgroups() || second.CanOverlap());
 }
 
-// Code that the driver compiled for a Hopper lacks the kernels for Hoppers.
+// Code that the driver compiled for a Hopper lacks the kernels for Hoppers, and its kernels do not wait for those
+// before.
 TEST_F(DeviceTest, CodeForAnEarlierCardHasNoKernelsOfALaterOne) {
   fake_cuda::Reset({{.code = 80}});
   const DeviceDescription device = Describe();
   EXPECT_EQ(device.capability(), 90);
-  EXPECT_FALSE(device.CanRunClusters() || device.CanRunWarpgroups());
+  EXPECT_FALSE(device.CanRunClusters() || device.CanRunWarpgroups() || device.CanOverlap());
 }
 
 TEST_F(DeviceTest, EachPretendedCardAnswersAndRefusesAsItself) {
