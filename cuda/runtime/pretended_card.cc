@@ -62,7 +62,7 @@ std::string PretendedCardNames() {
 cudaError_t CheckPretendedLaunch(bool overlap, unsigned cluster) {
   const DeviceDescription* const device = Pretended();
   if (device == nullptr) return cudaSuccess;
-  const bool can = (!overlap || device->CanOverlap()) && (cluster <= 1 || device->clusters);
+  const bool can = (!overlap || device->major >= 9) && (cluster <= 1 || device->clusters);
   return can ? cudaSuccess : cudaErrorNotSupported;
 }
 
