@@ -7,7 +7,7 @@ import json
 import resource
 import sys
 
-from . import figures, local, report
+from . import report
 
 ALL = ("first", "stop", "storm", "streams", "idle", "poisson")
 
@@ -17,6 +17,8 @@ def row(name, figure):
 
 
 async def measure(arguments, results):
+    from . import figures, local  # need GStreamer and websockets, which --load does without
+
     @contextlib.asynccontextmanager
     async def server(*options, instant=False):
         if arguments.url:
@@ -93,7 +95,11 @@ def numbers(kind):
 
 
 def main():
-    parser = argparse.ArgumentParser("examples/serve/bench")
+    if "--load" in sys.argv[1:]:
+        from . import load  # its options are its own
+        return load.main()
+    parser = argparse.ArgumentParser("examples/serve/bench",
+                                     epilog="--load loads the server as its clients would: --load --help has the options of that")
     parser.add_argument("what", nargs="*", metavar="WHAT", help=", ".join(ALL) + " (default: all)")
     parser.add_argument("--model", default="", help="model folder (default: the bundled voice)")
     parser.add_argument("--url", help="measure a server, or a fleet, that runs already: all but idle")

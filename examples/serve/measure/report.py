@@ -63,3 +63,50 @@ class Process:
 
     def threads(self):
         return len(os.listdir(f"/proc/{self.pid}/task"))
+
+
+class Tree:
+    """Processor time of a process with its threads and all child processes."""
+
+    def __init__(self, pid):
+        self.pid = pid
+
+    def seconds(self):
+        """Returns the seconds of all, those of children that have ended included."""
+        processes = self._processes()
+        # Of a stat file behind the name: utime, stime, cutime and cstime.
+        return sum(sum(map(int, processes[pid][11:15])) for pid in self._members(processes)) / os.sysconf("SC_CLK_TCK")
+
+    def threads(self):
+        """Returns the seconds of the threads that live, by their names without digits."""
+        seconds = {}
+        for pid in self._members(self._processes()):
+            for name, fields in _stats(f"/proc/{pid}/task"):
+                name = "".join(letter for letter in name if not letter.isdigit())
+                seconds[name] = seconds.get(name, 0.0) + (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+        return seconds
+
+    @staticmethod
+    def _processes():
+        return {int(fields[-1]): fields for _, fields in _stats("/proc")}
+
+    def _members(self, processes):
+        if self.pid not in processes:
+            raise RuntimeError(f"there is no process {self.pid}")
+        members, count = {self.pid}, 0
+        while len(members) > count:
+            count = len(members)
+            members |= {pid for pid, fields in processes.items() if int(fields[1]) in members}
+        return members
+
+
+def _stats(folder):
+    """Yields the name and the fields behind it of each process or thread in a folder of /proc; its number comes last."""
+    for number in filter(str.isdigit, os.listdir(folder)):
+        try:
+            with open(f"{folder}/{number}/stat", encoding="utf-8", errors="replace") as file:
+                text = file.read()
+        except (FileNotFoundError, ProcessLookupError):  # it has ended
+            continue
+        name, _, rest = text.partition("(")[2].rpartition(")")
+        yield name, [*rest.split(), number]

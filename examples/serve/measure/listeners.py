@@ -1,0 +1,517 @@
+# SPDX-License-Identifier: LGPL-2.1-or-later
+"""A process of listeners for --load: reads its task as JSON from standard input, answers "ready", begins at the time in
+the next line, and writes what was heard as JSON.
+
+Hundreds of listeners share this process, and the machine with the server: their protocols are read with no more parsing
+than a listener needs.
+"""
+import asyncio
+import gc
+import json
+import random
+import resource
+import socket
+import sys
+import time
+
+from .heard import Heard
+
+# What a read of a socket takes at most. One buffer serves all connections, whose reads come one after the other.
+BUFFER = memoryview(bytearray(1 << 18))
+REFUSALS = (429, 503)
+# Seconds before a request that arrives at random in which its connection is made.
+AHEAD = 0.25
+BEAT = 0.05  # seconds between two looks at how late the event loop is
+
+
+class Broken(Exception):
+    """An utterance did not come to its end; the text says why."""
+
+
+class Refused(Exception):
+    """The server had no room. `retry_after`: seconds, None if it told none."""
+
+    def __init__(self, retry_after=None):
+        super().__init__()
+        self.retry_after = retry_after
+
+
+class Texts:
+    """Texts of whole sentences, of which the last one is cut, with the frames that they may have."""
+
+    def __init__(self, task, seed):
+        self._random = random.Random(seed)
+        self._sentences = [sentence.split() for sentence in task["sentences"]]
+        self._words, self._frames = task["words"], task["frames"]
+
+    def draw(self):
+        """Returns words and the most frames; None where the server decides."""
+        least, most = self._words
+        count = self._random.randint(least, most)
+        words = []
+        while len(words) < count:
+            words += self._random.choice(self._sentences)
+        words = words[:count]
+        words[-1] = words[-1].rstrip(".,;:?!") + "."
+        low, high = self._frames
+        share = (count - least) / (most - least) if most > least else 1.0
+        return words, round(low + share * (high - low)) or None
+
+
+class Connection(asyncio.BufferedProtocol):
+    """What both protocols have in common: the utterance that is spoken, and how it ends."""
+
+    def __init__(self, task):
+        self.task = task
+        self.transport = None
+        self.lost = False
+        self.heard = None
+        self.ended = None  # a future of the utterance; its result is the server's reason for the end
+        self._rest = b""
+
+    def connection_made(self, transport):
+        self.transport = transport
+        transport.get_extra_info("socket").setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+
+    def connection_lost(self, error):
+        self.lost = True
+        self.end(Broken("cut off"))
+
+    def get_buffer(self, size):
+        return BUFFER
+
+    def buffer_updated(self, size):
+        data = bytes(BUFFER[:size])
+        try:
+            self.feed(time.monotonic(), self._rest + data if self._rest else data)
+        except (ValueError, KeyError, IndexError) as error:
+            self.end(Broken(f"malformed: {error}"))
+            self.transport.abort()
+
+    def feed(self, now, data):
+        """Reads what has come. What is incomplete goes into `_rest`."""
+        raise NotImplementedError
+
+    def begin(self):
+        self.ended = asyncio.get_running_loop().create_future()
+        self.heard = Heard(self.task["format"], time.monotonic())
+
+    def end(self, result):
+        if self.ended is not None and not self.ended.done():
+            if isinstance(result, Exception):
+                self.ended.set_exception(result)
+            else:
+                self.ended.set_result(result)
+
+    def settings(self, frames):
+        """Returns the fields of a request."""
+        task = self.task
+        fields = {"response_format": task["format"], "pace": task["pace"]}
+        if frames:
+            fields["max_new_tokens"] = frames
+        if task["voice"]:
+            fields["voice"] = task["voice"]
+        return fields
+
+
+def read_head(data):
+    """Returns the status, the fields and where the body begins; None if it has not come whole."""
+    end = data.find(b"\r\n\r\n")
+    if end < 0:
+        return None
+    first, *lines = data[:end].decode("latin-1").split("\r\n")
+    fields = {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
+    return int(first.split()[1]), fields, end + 4
+
+
+def refusal(status, fields):
+    """Returns the exception of an answer without sound."""
+    if status in REFUSALS:
+        after = fields.get("retry-after", "")
+        return Refused(float(after) if after.isdigit() else None)
+    return Broken(f"status {status}")
+
+
+class Http(Connection):
+    """A request, one at a time, on a connection that is kept."""
+
+    HEAD, SIZE, SOUND, TRAILERS, OTHER = range(5)
+
+    def __init__(self, task):
+        super().__init__(task)
+        self._part = self.HEAD
+        self._left = 0
+        self._error = None
+
+    async def prepare(self, _frames):
+        pass
+
+    def speak(self, words, frames):
+        body = json.dumps({"input": " ".join(words), **self.settings(frames)}).encode()
+        head = (f"POST /v1/audio/speech HTTP/1.1\r\nHost: {self.task['netloc']}\r\nContent-Type: application/json\r\n"
+                f"Content-Length: {len(body)}\r\n\r\n")
+        self._part = self.HEAD
+        self.begin()
+        self.transport.write(head.encode() + body)
+
+    def feed(self, now, data):
+        self._rest = b""
+        at = 0
+        while at < len(data):
+            if self._part == self.SOUND:
+                # The chunk, then its line end.
+                take = min(self._left, len(data) - at)
+                sound = min(take, self._left - 2)
+                if sound > 0:
+                    self.heard.take(now, data[at:at + sound])
+                self._left -= take
+                at += take
+                if not self._left:
+                    self._part = self.SIZE
+            elif self._part == self.SIZE:
+                end = data.find(b"\r\n", at)
+                if end < 0:
+                    break
+                size = int(data[at:end].partition(b";")[0], 16)
+                self._part = self.SOUND if size else self.TRAILERS
+                self._left = size + 2
+                # The last chunk's line end belongs to the trailers, which it ends if there are none.
+                at = end + 2 if size else end
+            elif self._part == self.TRAILERS:
+                end = data.find(b"\r\n\r\n", at)
+                if end < 0:
+                    break
+                lines = (line.partition(":") for line in data[at:end].decode("latin-1").split("\r\n"))
+                trailers = {name.lower(): value.strip() for name, _, value in lines}
+                self._part = self.HEAD
+                self.end(trailers.get("x-qtts-reason", "not told"))
+                at = end + 4
+            elif self._part == self.OTHER:
+                take = min(self._left, len(data) - at)
+                self._left -= take
+                at += take
+                if not self._left:
+                    self._part = self.HEAD
+                    self.end(self._error)
+            else:
+                head = read_head(data[at:])
+                if head is None:
+                    break
+                status, fields, size = head
+                at += size
+                self._head(status, fields)
+        self._rest = data[at:]
+
+    def _head(self, status, fields):
+        if status == 200 and fields.get("transfer-encoding") == "chunked":
+            self._part = self.SIZE
+            return
+        self._error = Broken("an answer that does not stream") if status == 200 else refusal(status, fields)
+        self._part, self._left = self.OTHER, int(fields.get("content-length", 0))
+        if not self._left:
+            self._part = self.HEAD
+            self.end(self._error)
+
+
+class WebSocket(Connection):
+    """A session, in which one utterance after the other is spoken."""
+
+    TEXT, BINARY, CLOSE, PING, PONG = 1, 2, 8, 9, 10
+
+    def __init__(self, task):
+        super().__init__(task)
+        self._opened = asyncio.get_running_loop().create_future()
+        self._kind = 0  # of the message, for its continuations
+        self._reason = "not told"
+        self._error = None
+        self._words = None  # that are still to be sent
+
+    async def prepare(self, frames):
+        """Opens the session, and sends the settings of the next utterance."""
+        if not self._opened.done():
+            head = (f"GET /v1/audio/speech/stream HTTP/1.1\r\nHost: {self.task['netloc']}\r\nUpgrade: websocket\r\n"
+                    "Connection: Upgrade\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\nSec-WebSocket-Version: 13\r\n\r\n")
+            self.transport.write(head.encode())
+            await asyncio.wait_for(self._opened, self.task["patience"])
+        self._send("session.config", stream_audio=True, **self.settings(frames))
+
+    def speak(self, words, frames):
+        self._reason, self._error = "not told", None
+        self.begin()
+        if self.task["protocol"] == "growing":
+            self._words = iter(words)
+            self._grow(time.monotonic())
+        else:
+            self._send("input.text", text=" ".join(words))
+            self._send("input.done")
+
+    def _grow(self, due):
+        """Sends the next word; four tokens of a language model are three words."""
+        if self.lost or self.ended.done():
+            return
+        word = next(self._words, None)
+        if word is None or self._error is not None:
+            self._send("input.done")
+            return
+        self._send("input.text", text=word + " ")
+        due += 4 / 3 / self.task["tokens_per_second"]
+        asyncio.get_running_loop().call_at(due, self._grow, due)
+
+    def _send(self, kind, **fields):
+        self._frame(self.TEXT, json.dumps({"type": kind, **fields}).encode())
+
+    def _frame(self, kind, payload):
+        """Sends a frame. Its mask of zeros is allowed and costs nothing."""
+        size = len(payload)
+        if size < 126:
+            head = bytes((0x80 | kind, 0x80 | size))
+        else:
+            head = bytes((0x80 | kind, 0x80 | 126)) + size.to_bytes(2, "big")
+        self.transport.write(head + b"\0\0\0\0" + payload)
+
+    def connection_lost(self, error):
+        super().connection_lost(error)
+        if not self._opened.done():
+            self._opened.set_exception(Broken("cut off"))
+
+    def feed(self, now, data):
+        at = 0
+        if not self._opened.done():
+            head = read_head(data)
+            if head is None:
+                self._rest = data
+                return
+            status, fields, at = head
+            if status != 101:
+                self._opened.set_exception(refusal(status, fields))
+                self.transport.abort()
+                return
+            self._opened.set_result(None)
+        while len(data) - at >= 2:
+            size, begin = data[at + 1] & 127, at + 2
+            if size > 125:
+                width = 2 if size == 126 else 8
+                if len(data) - begin < width:
+                    break
+                size, begin = int.from_bytes(data[begin:begin + width], "big"), begin + width
+            if len(data) - begin < size:
+                break
+            self._take(now, data[at] & 15, data[begin:begin + size])
+            at = begin + size
+        self._rest = data[at:]
+
+    def _take(self, now, kind, payload):
+        if kind == self.PING:
+            self._frame(self.PONG, payload)
+        elif kind == self.CLOSE:
+            self.end(Broken(f"closed with {int.from_bytes(payload[:2], 'big')}"))
+            self.transport.abort()
+        else:
+            kind = self._kind = kind or self._kind
+            if kind == self.BINARY:
+                self.heard.take(now, payload)
+            else:
+                self._message(json.loads(payload))
+
+    def _message(self, message):
+        kind = message["type"]
+        if kind == "error":
+            self._error = Refused() if message["code"] == "overloaded" else Broken(f"error {message['code']}")
+        elif kind == "audio.done":
+            self._reason = message["reason"]
+        elif kind == "session.done":
+            self.end(self._error or self._reason)
+
+
+class Utterance:
+    """One request of a listener and what became of it."""
+
+    def __init__(self, listener, heard):
+        self.listener, self.heard = listener, heard
+        self.outcome = None  # the server's reason for the end, "refused" or "broken"; None: it was cut by our end
+
+    def row(self, begin, end):
+        """Returns the figures in the order of ROW."""
+        heard, player = self.heard, self.heard.player
+
+        def after(when):
+            return None if when is None else when - heard.sent
+
+        first = player.begin if player.begin is None else player.begin - player.silent
+        return [self.listener, heard.sent - begin, after(heard.first_byte), after(first), after(heard.audible), after(heard.heard),
+                player.gaps, player.long_gaps, player.longest, player.silent, heard.seconds, self.outcome, end - heard.sent]
+
+
+# Figures of an utterance: seconds, but for the listener's number, the numbers of gaps and the outcome. Those from
+# `first_byte` to `heard` count from the request; `begin` from the beginning of the measurement; `age` is the time from the
+# request to the end of the measurement.
+ROW = ("listener", "begin", "first_byte", "first_sound", "audible", "heard", "gaps", "long_gaps", "longest", "silent", "sound", "outcome", "age")
+
+
+class Listeners:
+    """All listeners of this process."""
+
+    def __init__(self, task):
+        self.task = task
+        self._connections = set()
+        self._utterances = []
+        self._retry_after, self._broken = [], {}
+        self._late = []  # seconds: of the event loop, at its beats
+        self._marks = []  # sound and processor time so far, at both ends of the measured time
+
+    async def run(self, begin):
+        """Listens from this time on; returns what was heard, for JSON."""
+        task, self._begin = self.task, begin
+        from_, until = begin + task["ramp"], begin + task["ramp"] + task["seconds"]
+        asyncio.get_running_loop().call_at(from_, self._mark)
+        jobs = [asyncio.create_task(self._beat()), asyncio.create_task(self._be_patient())]
+        if task["rate"]:
+            jobs.append(asyncio.create_task(self._arrive(until)))
+        else:
+            jobs += [asyncio.create_task(self._listen(number)) for number in task["listeners"]]
+        await self._sleep_until(until)
+        self._mark()
+        if task["rate"]:
+            while self._is_awaited() and time.monotonic() < until + task["extra"]:
+                await asyncio.sleep(0.02)
+        end = time.monotonic()
+        for job in jobs:
+            job.cancel()
+        for result in await asyncio.gather(*jobs, return_exceptions=True):
+            if isinstance(result, Exception):
+                raise result
+        (sound, used), (all_sound, all_used) = self._marks
+        spoken = [utterance for utterance in self._utterances if utterance.outcome != "refused"]
+        return {"utterances": [utterance.row(begin, end) for utterance in spoken], "retry_after": self._retry_after,
+                "broken": self._broken, "late": self._late, "sound": all_sound - sound, "processor": all_used - used,
+                "deaf": any(utterance.heard.deaf for utterance in spoken)}
+
+    @staticmethod
+    async def _sleep_until(when):
+        await asyncio.sleep(max(0.0, when - time.monotonic()))
+
+    def _mark(self):
+        self._marks.append((sum(utterance.heard.seconds for utterance in self._utterances), time.process_time()))
+
+    def _is_awaited(self):
+        """Returns whether somebody still waits for a first byte."""
+        return any(utterance.outcome is None and utterance.heard.first_byte is None for utterance in self._utterances)
+
+    async def _beat(self):
+        """Looks at how late the event loop is: what it hears is late by as much."""
+        due = time.monotonic()
+        while True:
+            due = max(due + BEAT, time.monotonic())
+            await self._sleep_until(due)
+            self._late.append(time.monotonic() - due)
+
+    async def _be_patient(self):
+        """Ends what is silent for too long."""
+        patience = self.task["patience"]
+        while True:
+            await asyncio.sleep(0.5)
+            now = time.monotonic()
+            for connection in self._connections:
+                if connection.ended is not None and not connection.ended.done() and now - connection.heard.last > patience:
+                    connection.end(Broken(f"silent for {patience:g} s"))
+
+    async def _listen(self, number):
+        """A constant listener."""
+        texts = Texts(self.task, f"{self.task['seed']}-{number}")
+        await self._sleep_until(self._begin + self.task["ramp"] * number / self.task["total"])
+        connection = None
+        try:
+            while True:
+                if connection is None or connection.lost:
+                    self._drop(connection)
+                    connection = await self._connect()
+                pause = await self._one(connection, number, *texts.draw()) if connection is not None else 1.0
+                if pause:
+                    await asyncio.sleep(pause)
+        finally:
+            self._drop(connection)
+
+    async def _arrive(self, until):
+        """Requests that arrive at random: those of all processes together have the rate."""
+        task = self.task
+        chance = random.Random(f"{task['seed']}-arrivals-{task['process']}")
+        texts = Texts(task, f"{task['seed']}-texts-{task['process']}")
+        when, number, requests = self._begin, task["process"], []
+        try:
+            while (when := when + chance.expovariate(task["rate"] / task["processes"])) < until:
+                await self._sleep_until(when - AHEAD)
+                requests.append(asyncio.create_task(self._request(number, when, *texts.draw())))
+                number += task["processes"]
+            await asyncio.Event().wait()
+        finally:
+            for request in requests:
+                request.cancel()
+            for result in await asyncio.gather(*requests, return_exceptions=True):
+                if isinstance(result, Exception):
+                    raise result
+
+    async def _request(self, number, when, words, frames):
+        """One request that arrives at this time."""
+        connection = await self._connect()
+        try:
+            if connection is not None:
+                await self._one(connection, number, words, frames, when)
+        finally:
+            self._drop(connection)
+
+    async def _connect(self):
+        """Returns a new connection; None if there is none, which is counted."""
+        try:
+            _, connection = await asyncio.get_running_loop().create_connection(
+                lambda: (Http if self.task["protocol"] == "http" else WebSocket)(self.task), self.task["host"], self.task["port"])
+        except OSError as error:
+            self._count_broken(f"no connection: {error.strerror or error}")
+            return None
+        self._connections.add(connection)
+        return connection
+
+    def _drop(self, connection):
+        if connection is not None:
+            self._connections.discard(connection)
+            connection.transport.abort()
+
+    def _count_broken(self, why):
+        self._broken[why] = self._broken.get(why, 0) + 1
+
+    async def _one(self, connection, number, words, frames, when=0.0):
+        """Speaks a text, not before this time. Returns the seconds to wait before the next request."""
+        utterance = None
+        try:
+            await connection.prepare(frames)
+            await self._sleep_until(when)
+            connection.speak(words, frames)
+            utterance = Utterance(number, connection.heard)
+            self._utterances.append(utterance)
+            utterance.outcome = await connection.ended
+            return 0.0
+        except Refused as refused:
+            if utterance is not None:
+                utterance.outcome = "refused"
+            self._retry_after.append(refused.retry_after)
+            return refused.retry_after or 1.0
+        except (Broken, TimeoutError) as error:
+            if utterance is not None:
+                utterance.outcome = "broken"
+            self._count_broken(str(error) or "the session was not opened in time")
+            connection.transport.abort()
+            return 1.0
+
+
+def main():
+    task = json.loads(sys.stdin.readline())
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    # A collection would delay all listeners; there are few cycles, and a measurement is short.
+    gc.disable()
+    print("ready", flush=True)
+    begin = float(sys.stdin.readline())
+    json.dump(asyncio.run(Listeners(task).run(begin)), sys.stdout)
+
+
+if __name__ == "__main__":
+    main()
