@@ -124,12 +124,15 @@ def read_head(data):
     return int(first.split()[1]), fields, end + 4
 
 
-def refusal(status, fields):
+def refusal(status, fields, body=b""):
     """Returns the exception of an answer without sound."""
     if status in REFUSALS:
         after = fields.get("retry-after", "")
         return Refused(float(after) if after.isdigit() else None)
-    return Broken(f"status {status}")
+    try:
+        return Broken(f"status {status}: {json.loads(body)['error']['message']}")
+    except (ValueError, KeyError, TypeError):
+        return Broken(f"status {status}")
 
 
 class Http(Connection):
@@ -141,7 +144,7 @@ class Http(Connection):
         super().__init__(task)
         self._part = self.HEAD
         self._left = 0
-        self._error = None
+        self._head = None  # status and fields of an answer
 
     async def prepare(self, _frames):
         pass
@@ -187,30 +190,23 @@ class Http(Connection):
                 self.end(trailers.get("x-qtts-reason", "not told"))
                 at = end + 4
             elif self._part == self.OTHER:
-                take = min(self._left, len(data) - at)
-                self._left -= take
-                at += take
-                if not self._left:
-                    self._part = self.HEAD
-                    self.end(self._error)
+                if len(data) - at < self._left:
+                    break
+                self._part = self.HEAD
+                self.end(refusal(*self._head, data[at:at + self._left]))
+                at += self._left
             else:
                 head = read_head(data[at:])
                 if head is None:
                     break
                 status, fields, size = head
                 at += size
-                self._head(status, fields)
+                self._head = status, fields
+                if status == 200 and fields.get("transfer-encoding") == "chunked":
+                    self._part = self.SIZE
+                else:
+                    self._part, self._left = self.OTHER, int(fields.get("content-length", 0))
         self._rest = data[at:]
-
-    def _head(self, status, fields):
-        if status == 200 and fields.get("transfer-encoding") == "chunked":
-            self._part = self.SIZE
-            return
-        self._error = Broken("an answer that does not stream") if status == 200 else refusal(status, fields)
-        self._part, self._left = self.OTHER, int(fields.get("content-length", 0))
-        if not self._left:
-            self._part = self.HEAD
-            self.end(self._error)
 
 
 class WebSocket(Connection):
@@ -233,10 +229,10 @@ class WebSocket(Connection):
                     "Connection: Upgrade\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\nSec-WebSocket-Version: 13\r\n\r\n")
             self.transport.write(head.encode())
             await asyncio.wait_for(self._opened, self.task["patience"])
+        self._reason, self._error = "not told", None
         self._send("session.config", stream_audio=True, **self.settings(frames))
 
     def speak(self, words, frames):
-        self._reason, self._error = "not told", None
         self.begin()
         if self.task["protocol"] == "growing":
             self._words = iter(words)
@@ -316,7 +312,10 @@ class WebSocket(Connection):
     def _message(self, message):
         kind = message["type"]
         if kind == "error":
-            self._error = Refused() if message["code"] == "overloaded" else Broken(f"error {message['code']}")
+            self._error = Refused() if message["code"] == "overloaded" else Broken(f"{message['code']}: {message['message']}")
+            if message["utterance_index"] is None:  # the settings: it would be spoken with others
+                self.end(self._error)
+                self.transport.abort()
         elif kind == "audio.done":
             self._reason = message["reason"]
         elif kind == "session.done":
@@ -425,7 +424,9 @@ class Listeners:
                 if connection is None or connection.lost:
                     self._drop(connection)
                     connection = await self._connect()
-                pause = await self._one(connection, number, *texts.draw()) if connection is not None else 1.0
+                pause = 1.0
+                if connection is not None:
+                    pause = await self._one(connection, number, *texts.draw())
                 if pause:
                     await asyncio.sleep(pause)
         finally:
@@ -479,7 +480,8 @@ class Listeners:
         self._broken[why] = self._broken.get(why, 0) + 1
 
     async def _one(self, connection, number, words, frames, when=0.0):
-        """Speaks a text, not before this time. Returns the seconds to wait before the next request."""
+        """Speaks a text, not before this time. Returns the seconds to wait before the next request: until all is played, or
+        until the server may have room."""
         utterance = None
         try:
             await connection.prepare(frames)
@@ -488,7 +490,9 @@ class Listeners:
             utterance = Utterance(number, connection.heard)
             self._utterances.append(utterance)
             utterance.outcome = await connection.ended
-            return 0.0
+            player = connection.heard.player
+            played = self.task["pace"] and player.begin and player.plays(connection.heard.seconds)
+            return max(0.0, played - time.monotonic())
         except Refused as refused:
             if utterance is not None:
                 utterance.outcome = "refused"

@@ -7,6 +7,7 @@ import contextlib
 import json
 import math
 import os
+import pathlib
 import shlex
 import sys
 import time
@@ -15,6 +16,8 @@ import urllib.parse
 import urllib.request
 
 from . import listeners, report
+
+FOLDER = pathlib.Path(__file__).resolve().parents[1]  # of the module measure
 
 PROTOCOLS = ("http", "websocket", "growing")
 FORMATS = ("pcm", "wav", "opus")
@@ -34,21 +37,23 @@ MANUAL = """\
 Loads a server as its clients would and tells what they heard. One measurement for each protocol, format and
 number, one after the other:
 
-  --listeners N,...  N streams at any time. A stream whose utterance was received begins the next one at once.
+  --listeners N,...  N listeners at any time, each on a connection of its own. Whose player has played all of an
+                     utterance begins the next one.
   --rates X,...      requests that arrive at random (Poisson), X a second.
-  --whole N,...      N requests at any time without a clock (pace 0): seconds of sound a second.
+  --whole N,...      N requests at any time without a clock (pace 0); an answer that has come is followed by the next
+                     request: seconds of sound a second.
 
 A measurement of listeners takes --ramp and --seconds, one of rates --seconds and at most 10 more, in which the last
 ones begin; what speaks then is cut off. Without --url, each measurement starts a server of its own, so it begins cold.
 
 first byte   from the request's last byte (a WebSocket: its first piece of text) to the first byte of sound.
-             Connections are made before, and kept for a stream's next utterance.
+             Connections are made before, and kept for a listener's next utterance.
 audible      until the first 10 ms at or above -45 dBFS have come. "heard" is when a player that began with the first
              byte plays them: silence before them counts. Only the first 2 s of an utterance are looked at; how many
              had nothing audible in them is told. Opus is decoded for it, if libopus is installed.
 gaps         times when a player that began with the first byte had nothing to play. It goes on when sound comes.
-refused      answered with 429 or 503, or the WebSocket's error "overloaded". A stream asks again after Retry-After, or
-             after 1 s if there is none.
+refused      answered with 429 or 503, or the WebSocket's error "overloaded". A listener asks again after Retry-After,
+             or after 1 s if there is none.
 broken       answered with another error, cut off, or silent for --patience.
 cores        processor time a second: of the server with its child processes and, apart, of the clients. The server
              is the started one, or the process --server-pid.
@@ -87,7 +92,7 @@ def make_parser():
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--load", action="store_true", help=argparse.SUPPRESS)
     what = parser.add_argument_group("what is measured (at least one)")
-    what.add_argument("--listeners", type=ints, default=[], metavar="N,...", help="constant streams")
+    what.add_argument("--listeners", type=ints, default=[], metavar="N,...", help="constant listeners")
     what.add_argument("--rates", type=floats, default=[], metavar="X,...", help="requests a second")
     what.add_argument("--whole", type=ints, default=[], metavar="N,...", help="requests at a time, without a clock")
     what.add_argument("--protocols", type=among(PROTOCOLS), default=["http"], metavar="P,...",
@@ -133,7 +138,7 @@ class Clients:
         self = cls()
         self._processes = [await asyncio.create_subprocess_exec(
             sys.executable, "-m", "measure.listeners", stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE,
-            limit=1 << 28) for _ in tasks]
+            env={**os.environ, "PYTHONPATH": str(FOLDER)}) for _ in tasks]
         for process, task in zip(self._processes, tasks):
             process.stdin.write(json.dumps(task).encode() + b"\n")
         for process in self._processes:
@@ -191,7 +196,8 @@ def merge(results, ramp):
     deaf = any(result["deaf"] for result in results)
     looked_at = [row for row in rows if row["audible"] is not None or row["sound"] >= 2.0 or
                  row["outcome"] not in (None, "broken")]
-    figures["never_audible"] = None if deaf else sum(row["audible"] is None for row in looked_at)
+    figures["never_audible"] = None if deaf else {
+        "number": sum(row["audible"] is None for row in looked_at), "of": len(looked_at)}
     unheard = [row for row in rows if row["outcome"] is None and row["first_byte"] is None]
     figures["unheard_at_end"] = {"utterances": len(unheard), "longest": summary([row["age"] for row in unheard])["max"]}
     with_gaps = [row for row in rows if row["gaps"]]
@@ -251,6 +257,7 @@ async def server(arguments, count):
         url = arguments.url.rstrip("/")
         if not await asyncio.to_thread(get, url + "/v1/audio/voices"):
             raise RuntimeError(f"{url} does not answer; --url is the address of a server that runs")
+        await wait_until_idle(url)
         yield url, report.Tree(arguments.server_pid) if arguments.server_pid else None
         return
     from . import local  # needs GStreamer, which a client of a server elsewhere does without
@@ -293,7 +300,6 @@ async def measure(arguments, kind, number, protocol, form):
             results = await reading
         finally:
             clients.kill()
-        await wait_until_idle(url)
     figures = merge(results, task["ramp"])
     busy = sorted(((cores, name) for name, cores in threads.items() if cores >= 0.005), reverse=True)
     return {
@@ -340,8 +346,8 @@ def notes(figures):
         lines.append("heard p50 / p95 / p99: " + " / ".join(cell(figures["heard"][share], 0) for share in ("p50", "p95", "p99")) + " ms")
     if figures["never_audible"] is None:
         lines.append("audible sound was not looked for: there is no libopus")
-    elif figures["never_audible"]:
-        lines.append(f"never audible: {figures['never_audible']} of {figures['utterances']} utterances")
+    elif figures["never_audible"]["number"]:
+        lines.append("never audible: {number} of {of} utterances".format(**figures["never_audible"]))
     gaps = figures["gaps"]
     if gaps["number"]:
         lines.append(f"gaps in {gaps['utterances']} utterances, {gaps['long']} of 10 ms at least, the longest {gaps['longest']:.1f} ms; of "
@@ -378,6 +384,8 @@ def main():
         parser.error("--server-pid is the process of the server at --url, which is not given")
     if arguments.url and (arguments.model or arguments.server or arguments.front_alone):
         parser.error("--model, --server and --front-alone are for a server of its own, not for that at --url")
+    if arguments.url and not arguments.url.startswith("http://"):
+        parser.error(f"--url: {arguments.url!r} does not begin with http://; the clients have no TLS")
     if arguments.front_alone and not arguments.instant:
         parser.error("--front-alone needs the plugin that examples/serve/bench builds; call that, or give its folder as --instant")
     if arguments.server_pid and not os.path.exists(f"/proc/{arguments.server_pid}"):
