@@ -347,6 +347,14 @@ class Utterance:
 ROW = ("listener", "begin", "first_byte", "first_sound", "audible", "heard", "gaps", "long_gaps", "longest", "silent", "sound", "outcome", "age")
 
 
+def arrivals(task, begin, until):
+    """Yields the times at which requests of this process arrive: those of all processes together have the rate."""
+    chance = random.Random(f"{task['seed']}-arrivals-{task['process']}")
+    when = begin
+    while (when := when + chance.expovariate(task["rate"] / task["processes"])) < until:
+        yield when
+
+
 class Listeners:
     """All listeners of this process."""
 
@@ -356,6 +364,7 @@ class Listeners:
         self._utterances = []
         self._retry_after, self._broken = [], {}
         self._late = []  # seconds: of the event loop, at its beats
+        self._asked = set()  # numbers of listeners whose request was made, or could not be made
         self._marks = []  # sound and processor time so far, at both ends of the measured time
 
     async def run(self, begin):
@@ -364,15 +373,13 @@ class Listeners:
         from_, until = begin + task["ramp"], begin + task["ramp"] + task["seconds"]
         asyncio.get_running_loop().call_at(from_, self._mark)
         jobs = [asyncio.create_task(self._beat()), asyncio.create_task(self._be_patient())]
-        if task["rate"]:
-            jobs.append(asyncio.create_task(self._arrive(until)))
-        else:
-            jobs += [asyncio.create_task(self._listen(number)) for number in task["listeners"]]
+        times = list(arrivals(task, begin, until)) if task["rate"] else []
+        jobs.append(asyncio.create_task(self._arrive(times)))
+        jobs += [asyncio.create_task(self._listen(number)) for number in task["listeners"]]
         await self._sleep_until(until)
         self._mark()
-        if task["rate"]:
-            while self._is_awaited() and time.monotonic() < until + task["extra"]:
-                await asyncio.sleep(0.02)
+        while times and time.monotonic() < until + task["extra"] and (len(self._asked) < len(times) or self._is_awaited()):
+            await asyncio.sleep(0.02)
         end = time.monotonic()
         for job in jobs:
             job.cancel()
@@ -432,17 +439,16 @@ class Listeners:
         finally:
             self._drop(connection)
 
-    async def _arrive(self, until):
-        """Requests that arrive at random: those of all processes together have the rate."""
+    async def _arrive(self, times):
+        """Makes the requests that arrive at random."""
         task = self.task
-        chance = random.Random(f"{task['seed']}-arrivals-{task['process']}")
         texts = Texts(task, f"{task['seed']}-texts-{task['process']}")
-        when, number, requests = self._begin, task["process"], []
+        requests = []
         try:
-            while (when := when + chance.expovariate(task["rate"] / task["processes"])) < until:
+            for number, when in enumerate(times):
                 await self._sleep_until(when - AHEAD)
+                number = task["process"] + number * task["processes"]
                 requests.append(asyncio.create_task(self._request(number, when, *texts.draw())))
-                number += task["processes"]
             await asyncio.Event().wait()
         finally:
             for request in requests:
@@ -458,6 +464,7 @@ class Listeners:
             if connection is not None:
                 await self._one(connection, number, words, frames, when)
         finally:
+            self._asked.add(number)
             self._drop(connection)
 
     async def _connect(self):
@@ -487,6 +494,7 @@ class Listeners:
             await connection.prepare(frames)
             await self._sleep_until(when)
             connection.speak(words, frames)
+            self._asked.add(number)
             utterance = Utterance(number, connection.heard)
             self._utterances.append(utterance)
             utterance.outcome = await connection.ended

@@ -202,7 +202,7 @@ def merge(results, ramp):
     figures["unheard_at_end"] = {"utterances": len(unheard), "longest": summary([row["age"] for row in unheard])["max"]}
     with_gaps = [row for row in rows if row["gaps"]]
     figures["gaps"] = {"number": sum(row["gaps"] for row in with_gaps), "long": sum(row["long_gaps"] for row in with_gaps),
-                       "utterances": len(with_gaps),
+                       "utterances": len(with_gaps), "long_utterances": sum(row["long_gaps"] > 0 for row in with_gaps),
                        "listeners": sorted({row["listener"] for row in with_gaps}),
                        "longest": max((row["longest"] for row in with_gaps), default=0.0) * 1000,
                        "silent": summary([row["silent"] for row in with_gaps])}
