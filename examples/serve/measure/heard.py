@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later
-"""What a listener hears of an utterance, from its bytes and the times at which they came. No clock is read here."""
+"""The sound of an utterance as its listener hears it, from its bytes and the times at which they came. No clock is read
+here."""
 import ctypes
 import operator
 
@@ -17,7 +18,8 @@ class Player:
     """A player that begins with the first sound that comes, stops where it has none, and goes on with the next."""
 
     def __init__(self):
-        self.begin = None  # when the first sample is played; moved by gaps, so that sample N is played at begin + N / rate
+        self.first = None  # when the first sound came
+        self.begin = None  # the same, moved by the gaps: a position of the sound is played so much later
         self.have = 0.0  # seconds of sound that have come
         self.gaps, self.long_gaps = 0, 0  # number; those of LONG_GAP at least
         self.longest, self.silent = 0.0, 0.0  # seconds of the longest gap and of all
@@ -25,7 +27,7 @@ class Player:
     def arrive(self, now, have):
         """Takes note that `have` seconds of sound in all are there now."""
         if self.begin is None:
-            self.begin = now
+            self.first = self.begin = now
         else:
             gap = now - self.plays(self.have)
             if gap > 0:
@@ -47,7 +49,7 @@ class Ear:
     def __init__(self):
         self.audible = None  # seconds into the sound
         self.deaf = False  # the samples are not known
-        self._windows = 0  # that were not audible
+        self._windows = 0  # not audible
         self._rest = b""
 
     @property
@@ -92,7 +94,7 @@ class Pcm:
 
 
 class Opus:
-    """Ogg Opus. How much sound has come is read from the pages' granule positions; packets are decoded for the ear alone."""
+    """Ogg Opus. The pages' granule positions tell how much sound has come; packets are decoded for the ear alone."""
 
     def __init__(self):
         self.ear = Ear()
@@ -184,7 +186,7 @@ class Decoder:
 
 
 def meter(name):
-    """Returns what reads the sound of a format."""
+    """Returns the reader of a format."""
     return Opus() if name == "opus" else Pcm(44 if name == "wav" else 0)
 
 

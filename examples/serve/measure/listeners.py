@@ -16,7 +16,7 @@ import time
 
 from .heard import Heard
 
-# What a read of a socket takes at most. One buffer serves all connections, whose reads come one after the other.
+# One buffer serves the reads of all connections, which come one after the other.
 BUFFER = memoryview(bytearray(1 << 18))
 REFUSALS = (429, 503)
 # Seconds before a request that arrives at random in which its connection is made.
@@ -59,7 +59,7 @@ class Texts:
 
 
 class Connection(asyncio.BufferedProtocol):
-    """What both protocols have in common: the utterance that is spoken, and how it ends."""
+    """A connection, whatever its protocol: the utterance that is spoken over it, and how that ends."""
 
     def __init__(self, task):
         self.task = task
@@ -68,6 +68,10 @@ class Connection(asyncio.BufferedProtocol):
         self.heard = None
         self.ended = None  # a future of the utterance; its result is the server's reason for the end
         self._rest = b""
+
+    @property
+    def speaks(self):
+        return self.ended is not None and not self.ended.done()
 
     def connection_made(self, transport):
         self.transport = transport
@@ -89,7 +93,7 @@ class Connection(asyncio.BufferedProtocol):
             self.transport.abort()
 
     def feed(self, now, data):
-        """Reads what has come. What is incomplete goes into `_rest`."""
+        """Reads `data`, and keeps an incomplete part in `_rest`."""
         raise NotImplementedError
 
     def begin(self):
@@ -97,7 +101,7 @@ class Connection(asyncio.BufferedProtocol):
         self.heard = Heard(self.task["format"], time.monotonic())
 
     def end(self, result):
-        if self.ended is not None and not self.ended.done():
+        if self.speaks:
             if isinstance(result, Exception):
                 self.ended.set_exception(result)
             else:
@@ -220,13 +224,14 @@ class WebSocket(Connection):
         self._kind = 0  # of the message, for its continuations
         self._reason = "not told"
         self._error = None
-        self._words = None  # that are still to be sent
+        self._words = None  # not sent yet
 
     async def prepare(self, frames):
         """Opens the session, and sends the settings of the next utterance."""
         if not self._opened.done():
             head = (f"GET /v1/audio/speech/stream HTTP/1.1\r\nHost: {self.task['netloc']}\r\nUpgrade: websocket\r\n"
-                    "Connection: Upgrade\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\nSec-WebSocket-Version: 13\r\n\r\n")
+                    "Connection: Upgrade\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n"
+                    "Sec-WebSocket-Version: 13\r\n\r\n")
             self.transport.write(head.encode())
             await asyncio.wait_for(self._opened, self.task["patience"])
         self._reason, self._error = "not told", None
@@ -312,7 +317,8 @@ class WebSocket(Connection):
     def _message(self, message):
         kind = message["type"]
         if kind == "error":
-            self._error = Refused() if message["code"] == "overloaded" else Broken(f"{message['code']}: {message['message']}")
+            busy = message["code"] == "overloaded"
+            self._error = Refused() if busy else Broken(f"{message['code']}: {message['message']}")
             if message["utterance_index"] is None:  # the settings: it would be spoken with others
                 self.end(self._error)
                 self.transport.abort()
@@ -323,7 +329,7 @@ class WebSocket(Connection):
 
 
 class Utterance:
-    """One request of a listener and what became of it."""
+    """One request of a listener, and its outcome."""
 
     def __init__(self, listener, heard):
         self.listener, self.heard = listener, heard
@@ -332,19 +338,17 @@ class Utterance:
     def row(self, begin, end):
         """Returns the figures in the order of ROW."""
         heard, player = self.heard, self.heard.player
-
-        def after(when):
-            return None if when is None else when - heard.sent
-
-        first = player.begin if player.begin is None else player.begin - player.silent
-        return [self.listener, heard.sent - begin, after(heard.first_byte), after(first), after(heard.audible), after(heard.heard),
-                player.gaps, player.long_gaps, player.longest, player.silent, heard.seconds, self.outcome, end - heard.sent]
+        times = heard.first_byte, player.first, heard.audible, heard.heard
+        return [self.listener, heard.sent - begin, *(None if time is None else time - heard.sent for time in times),
+                player.gaps, player.long_gaps, player.longest, player.silent, heard.seconds, self.outcome,
+                end - heard.sent]
 
 
 # Figures of an utterance: seconds, but for the listener's number, the numbers of gaps and the outcome. Those from
-# `first_byte` to `heard` count from the request; `begin` from the beginning of the measurement; `age` is the time from the
-# request to the end of the measurement.
-ROW = ("listener", "begin", "first_byte", "first_sound", "audible", "heard", "gaps", "long_gaps", "longest", "silent", "sound", "outcome", "age")
+# `first_byte` to `heard` count from the request; `begin` from the beginning of the measurement; `age` is the time from
+# the request to the end of the measurement.
+ROW = ("listener", "begin", "first_byte", "first_sound", "audible", "heard", "gaps", "long_gaps", "longest", "silent",
+       "sound", "outcome", "age")
 
 
 def arrivals(task, begin, until):
@@ -365,7 +369,7 @@ class Listeners:
         self._retry_after, self._broken = [], {}
         self._late = []  # seconds: of the event loop, at its beats
         self._asked = set()  # numbers of listeners whose request was made, or could not be made
-        self._marks = []  # sound and processor time so far, at both ends of the measured time
+        self._marks = []  # seconds of sound and of processor time so far, at both ends of the measured time
 
     async def run(self, begin):
         """Listens from this time on; returns what was heard, for JSON."""
@@ -378,7 +382,7 @@ class Listeners:
         jobs += [asyncio.create_task(self._listen(number)) for number in task["listeners"]]
         await self._sleep_until(until)
         self._mark()
-        while times and time.monotonic() < until + task["extra"] and (len(self._asked) < len(times) or self._is_awaited()):
+        while times and time.monotonic() < until + task["extra"] and self._is_awaited(len(times)):
             await asyncio.sleep(0.02)
         end = time.monotonic()
         for job in jobs:
@@ -399,9 +403,10 @@ class Listeners:
     def _mark(self):
         self._marks.append((sum(utterance.heard.seconds for utterance in self._utterances), time.process_time()))
 
-    def _is_awaited(self):
-        """Returns whether somebody still waits for a first byte."""
-        return any(utterance.outcome is None and utterance.heard.first_byte is None for utterance in self._utterances)
+    def _is_awaited(self, requests):
+        """Returns whether one of so many requests was not made yet, or waits for its first byte."""
+        return len(self._asked) < requests or any(
+            utterance.outcome is None and utterance.heard.first_byte is None for utterance in self._utterances)
 
     async def _beat(self):
         """Looks at how late the event loop is: what it hears is late by as much."""
@@ -418,7 +423,7 @@ class Listeners:
             await asyncio.sleep(0.5)
             now = time.monotonic()
             for connection in self._connections:
-                if connection.ended is not None and not connection.ended.done() and now - connection.heard.last > patience:
+                if connection.speaks and now - connection.heard.last > patience:
                     connection.end(Broken(f"silent for {patience:g} s"))
 
     async def _listen(self, number):
@@ -470,8 +475,9 @@ class Listeners:
     async def _connect(self):
         """Returns a new connection; None if there is none, which is counted."""
         try:
+            kind = Http if self.task["protocol"] == "http" else WebSocket
             _, connection = await asyncio.get_running_loop().create_connection(
-                lambda: (Http if self.task["protocol"] == "http" else WebSocket)(self.task), self.task["host"], self.task["port"])
+                lambda: kind(self.task), self.task["host"], self.task["port"])
         except OSError as error:
             self._count_broken(f"no connection: {error.strerror or error}")
             return None
@@ -487,7 +493,7 @@ class Listeners:
         self._broken[why] = self._broken.get(why, 0) + 1
 
     async def _one(self, connection, number, words, frames, when=0.0):
-        """Speaks a text, not before this time. Returns the seconds to wait before the next request: until all is played, or
+        """Speaks a text, not before `when`. Returns the seconds to wait before the next request: until all is played, or
         until the server may have room."""
         utterance = None
         try:

@@ -15,7 +15,7 @@ import urllib.error
 import urllib.parse
 import urllib.request
 
-from . import listeners, report
+from . import report, tables
 
 FOLDER = pathlib.Path(__file__).resolve().parents[1]  # of the module measure
 
@@ -96,18 +96,21 @@ def make_parser():
     what.add_argument("--rates", type=floats, default=[], metavar="X,...", help="requests a second")
     what.add_argument("--whole", type=ints, default=[], metavar="N,...", help="requests at a time, without a clock")
     what.add_argument("--protocols", type=among(PROTOCOLS), default=["http"], metavar="P,...",
-                      help="http, websocket (the text at once), growing (a WebSocket whose text comes word by word); --whole "
-                           "is measured over http (default: http)")
-    what.add_argument("--formats", type=among(FORMATS), default=["pcm"], metavar="F,...", help="pcm, wav, opus (default: pcm)")
-    what.add_argument("--ramp", type=float, default=4.0, metavar="S", help="seconds in which all listeners begin (default: 4)")
+                      help="http, websocket (the text at once), growing (a WebSocket whose text comes word by word); "
+                           "--whole is measured over http (default: http)")
+    what.add_argument("--formats", type=among(FORMATS), default=["pcm"], metavar="F,...",
+                      help="pcm, wav, opus (default: pcm)")
+    what.add_argument("--ramp", type=float, default=4.0, metavar="S",
+                      help="seconds in which all listeners begin (default: 4)")
     what.add_argument("--seconds", type=float, default=30.0, metavar="S", help="length of a measurement (default: 30)")
     what.add_argument("--pace", type=float, default=2.0, metavar="S",
                       help="seconds by which sound may run ahead, as the request's field (default: 2)")
     text = parser.add_argument_group("what is spoken")
-    text.add_argument("--words", type=span, default=(5, 40), metavar="A-B", help="words of a text, at random (default: 5-40)")
+    text.add_argument("--words", type=span, default=(5, 40), metavar="A-B",
+                      help="words of a text, at random (default: 5-40)")
     text.add_argument("--frames", type=span, default=(100, 280), metavar="A-B",
-                      help="max_new_tokens: A for the shortest, B for the longest text. Random checkpoints do not end by "
-                           "themselves. 0: not sent (default: 100-280)")
+                      help="max_new_tokens: A for the shortest, B for the longest text. Random checkpoints do not end "
+                           "by themselves. 0: not sent (default: 100-280)")
     text.add_argument("--tokens-per-second", type=float, default=20.0, metavar="X",
                       help="at which growing text comes, 4 tokens being 3 words (default: 20)")
     text.add_argument("--sentences", metavar="FILE", help="one sentence a line (default: a dozen of its own)")
@@ -116,12 +119,15 @@ def make_parser():
     server = parser.add_argument_group("server")
     server.add_argument("--url", metavar="URL", help="measure the one at http://HOST:PORT, which runs already")
     server.add_argument("--server-pid", type=int, metavar="PID", help="its process on this machine, for its cores")
-    server.add_argument("--model", metavar="DIR", help="model folder for a server of its own (default: the bundled voice)")
+    server.add_argument("--model", metavar="DIR",
+                        help="model folder for a server of its own (default: the bundled voice)")
     server.add_argument("--server", default="", metavar="OPTIONS",
-                        help='more options for it: --server "--slots 1000 --max-wait 5". Sessions and slots are as many as the '
-                             "listeners unless given here")
-    server.add_argument("--front-alone", action="store_true", help="the server of its own has an engine that costs nothing")
-    server.add_argument("--instant", metavar="DIR", help=argparse.SUPPRESS)  # folder of the plugin with that engine; bench sets it
+                        help='more options for it: --server "--slots 1000 --max-wait 5". Sessions and slots are as many '
+                             "as the listeners unless given here")
+    server.add_argument("--front-alone", action="store_true",
+                        help="the server of its own has an engine that costs nothing")
+    # Folder of the plugin with that engine, which examples/serve/bench gives.
+    server.add_argument("--instant", metavar="DIR", help=argparse.SUPPRESS)
     parser.add_argument("--clients", type=int, metavar="N",
                         help="client processes (default: one for 250 listeners, at most half of the processors)")
     parser.add_argument("--patience", type=float, default=30.0, metavar="S",
@@ -168,56 +174,10 @@ class Clients:
                 process.kill()
 
 
-def summary(values, unit=1000.0):
-    """Returns p50, p95, p99 and the largest, by default in milliseconds of seconds."""
-    if not values:
-        return {"n": 0, "p50": None, "p95": None, "p99": None, "max": None}
-    return {**report.summary(values, unit), "max": max(values) * unit}
-
-
-def merge(results, ramp):
-    """Returns the figures of one measurement from those of its client processes."""
-    rows = [dict(zip(listeners.ROW, row)) for result in results for row in result["utterances"]]
-    retries = [after for result in results for after in result["retry_after"]]
-    broken = {}
-    for result in results:
-        for why, count in result["broken"].items():
-            broken[why] = broken.get(why, 0) + count
-    reasons = {}
-    for row in rows:
-        reason = row["outcome"] or "cut by the end"
-        reasons[reason] = reasons.get(reason, 0) + 1
-    figures = {"utterances": len(rows)}
-    for name in ("first_byte", "first_sound", "audible", "heard"):
-        figures[name] = summary([row[name] for row in rows if row[name] is not None])
-    # Those that begin one after the other, into a load that rises, and those that begin under the full load.
-    for name, of in (("ramp", [row for row in rows if row["begin"] < ramp]), ("full", [row for row in rows if row["begin"] >= ramp])):
-        figures["first_sound_" + name] = summary([row["first_sound"] for row in of if row["first_sound"] is not None])
-    deaf = any(result["deaf"] for result in results)
-    looked_at = [row for row in rows if row["audible"] is not None or row["sound"] >= 2.0 or
-                 row["outcome"] not in (None, "broken")]
-    figures["never_audible"] = None if deaf else {
-        "number": sum(row["audible"] is None for row in looked_at), "of": len(looked_at)}
-    unheard = [row for row in rows if row["outcome"] is None and row["first_byte"] is None]
-    figures["unheard_at_end"] = {"utterances": len(unheard), "longest": summary([row["age"] for row in unheard])["max"]}
-    with_gaps = [row for row in rows if row["gaps"]]
-    figures["gaps"] = {"number": sum(row["gaps"] for row in with_gaps), "long": sum(row["long_gaps"] for row in with_gaps),
-                       "utterances": len(with_gaps), "long_utterances": sum(row["long_gaps"] > 0 for row in with_gaps),
-                       "listeners": sorted({row["listener"] for row in with_gaps}),
-                       "longest": max((row["longest"] for row in with_gaps), default=0.0) * 1000,
-                       "silent": summary([row["silent"] for row in with_gaps])}
-    figures["refused"] = {"number": len(retries), "without_retry_after": retries.count(None),
-                          "retry_after": summary([after for after in retries if after is not None], 1.0)}
-    figures["broken"] = broken
-    figures["reasons"] = reasons
-    figures["client_late"] = summary([late for result in results for late in result["late"]])
-    return figures
-
-
 def numbers_of(task, processes):
     """Returns the task of each process."""
-    return [{**task, "process": number, "processes": processes, "listeners": list(range(number, task["total"], processes))}
-            for number in range(processes)]
+    return [{**task, "process": number, "processes": processes,
+             "listeners": list(range(number, task["total"], processes))} for number in range(processes)]
 
 
 def read_sentences(path):
@@ -246,7 +206,7 @@ async def wait_until_idle(url, limit=60.0):
     until = time.monotonic() + limit
     while not await asyncio.to_thread(is_idle, url):
         if time.monotonic() > until:
-            raise RuntimeError(f"{url}: slots are busy {limit:g} s after the last request. Measure a server that nobody else uses.")
+            raise RuntimeError(f"{url}: slots are busy for {limit:g} s. Measure a server that nobody else uses.")
         await asyncio.sleep(0.1)
 
 
@@ -275,13 +235,14 @@ async def server(arguments, count):
 async def measure(arguments, kind, number, protocol, form):
     """Returns the figures of one load."""
     listening = number if kind != "rates" else math.ceil(number * SECONDS_OF_REQUEST)
-    processes = arguments.clients or min(math.ceil(listening / LISTENERS_OF_PROCESS), max(1, len(os.sched_getaffinity(0)) // 2))
+    most = max(1, len(os.sched_getaffinity(0)) // 2)
+    processes = arguments.clients or min(math.ceil(listening / LISTENERS_OF_PROCESS), most)
     async with server(arguments, max(listening, 64)) as (url, tree):
         parts = urllib.parse.urlsplit(url)
         task = {
-            "host": parts.hostname, "port": parts.port or 80, "netloc": parts.netloc, "protocol": protocol, "format": form,
-            "pace": 0.0 if kind == "whole" else arguments.pace, "voice": arguments.voice, "words": arguments.words,
-            "frames": arguments.frames, "tokens_per_second": arguments.tokens_per_second,
+            "host": parts.hostname, "port": parts.port or 80, "netloc": parts.netloc, "protocol": protocol,
+            "format": form, "pace": 0.0 if kind == "whole" else arguments.pace, "voice": arguments.voice,
+            "words": arguments.words, "frames": arguments.frames, "tokens_per_second": arguments.tokens_per_second,
             "sentences": read_sentences(arguments.sentences), "seed": arguments.seed, "patience": arguments.patience,
             "ramp": arguments.ramp if kind == "listeners" else 0.0, "seconds": arguments.seconds, "extra": EXTRA,
             "rate": number if kind == "rates" else 0, "total": number if kind != "rates" else 0}
@@ -300,79 +261,26 @@ async def measure(arguments, kind, number, protocol, form):
             results = await reading
         finally:
             clients.kill()
-    figures = merge(results, task["ramp"])
     busy = sorted(((cores, name) for name, cores in threads.items() if cores >= 0.005), reverse=True)
     return {
-        "kind": kind, "number": number, "protocol": protocol, "format": form, "pace": task["pace"], "ramp": task["ramp"],
-        "seconds": task["seconds"], "words": arguments.words, "frames": arguments.frames, "clients": processes, **figures,
+        "kind": kind, "number": number, "protocol": protocol, "format": form, "pace": task["pace"],
+        "ramp": task["ramp"], "seconds": task["seconds"], "words": arguments.words, "frames": arguments.frames,
+        "clients": processes, **tables.merge(results, task["ramp"]),
         "sound_per_second": sum(result["sound"] for result in results) / task["seconds"],
-        "server_cores": used / task["seconds"] if tree else None, "server_threads": {name: cores for cores, name in busy},
+        "server_cores": used / task["seconds"] if tree else None,
+        "server_threads": {name: cores for cores, name in busy},
         "client_cores": sum(result["processor"] for result in results) / task["seconds"], "load": load.text}
 
 
-HEAD = (f"{'':<27} {'utter-':>7} {'first byte, ms':>22} {'audible, ms':>22} {'':>7} {'':>6} {'sound':>7} {'cores of':>13}\n"
-        f"{'':<27} {'ances':>7} {'p50':>6} {'p95':>7} {'p99':>7} {'p50':>6} {'p95':>7} {'p99':>7} {'gaps':>7} {'refused':>7} "
-        f"{'s/s':>6} {'server':>6} {'clients':>7}")
-
-
-def cell(value, width, digits=1):
-    return f"{'-' if value is None else f'{value:.{digits}f}':>{width}}"
-
-
-def table_row(figures):
-    what = {"listeners": "{:g} listeners", "rates": "{:g} requests/s", "whole": "{:g} without clock"}[figures["kind"]]
-    name = f"{figures['protocol']} {figures['format']}, {what.format(figures['number'])}"
-    shares = [cell(figures[of][share], 6 if share == "p50" else 7)
-              for of in ("first_byte", "audible") for share in ("p50", "p95", "p99")]
-    return (f"{name:<27} {figures['utterances']:>7} {' '.join(shares)} {figures['gaps']['number']:>7} "
-            f"{figures['refused']['number']:>7} {figures['sound_per_second']:>6.1f} {cell(figures['server_cores'], 6, 2)} "
-            f"{figures['client_cores']:>7.2f}")
-
-
-def listed(numbers, most=8):
-    text = ", ".join(map(str, numbers[:most]))
-    return text + (f" and {len(numbers) - most} more" if len(numbers) > most else "")
-
-
-def notes(figures):
-    """Returns what a row has no room for, and only what there is to tell."""
-    lines = []
-    if figures["kind"] == "listeners":
-        ramp, full = figures["first_sound_ramp"], figures["first_sound_full"]
-        lines.append("first sound p50 / p95 / p99: " + ", ".join(
-            f"{name} {cell(of['p50'], 0)} / {cell(of['p95'], 0)} / {cell(of['p99'], 0)} ms of {of['n']}"
-            for name, of in (("in the ramp", ramp), ("later", full))))
-    if figures["heard"]["n"]:
-        lines.append("heard p50 / p95 / p99: " + " / ".join(cell(figures["heard"][share], 0) for share in ("p50", "p95", "p99")) + " ms")
-    if figures["never_audible"] is None:
-        lines.append("audible sound was not looked for: there is no libopus")
-    elif figures["never_audible"]["number"]:
-        lines.append("never audible: {number} of {of} utterances".format(**figures["never_audible"]))
-    gaps = figures["gaps"]
-    if gaps["number"]:
-        lines.append(f"gaps in {gaps['utterances']} utterances, {gaps['long']} of 10 ms at least, the longest {gaps['longest']:.1f} ms; of "
-                     f"{len(gaps['listeners'])} listeners: {listed(gaps['listeners'])}")
-    after = figures["refused"]["retry_after"]
-    if after["n"]:
-        lines.append(f"retry-after of {after['n']}: p50 {after['p50']:g}, at most {after['max']:g} s")
-    if figures["broken"]:
-        lines.append("broken: " + ", ".join(f"{count} {why}" for why, count in figures["broken"].items()))
-    if figures["unheard_at_end"]["utterances"]:
-        lines.append(f"still without sound at the end: {figures['unheard_at_end']['utterances']}, one for "
-                     f"{figures['unheard_at_end']['longest']:.0f} ms")
-    lines.append(f"{figures['clients']} client processes, late by {cell(figures['client_late']['p99'], 0)} ms at p99; {figures['load']}")
-    return "".join(f"    {line}\n" for line in lines)
-
-
 async def run(arguments, results):
-    print(HEAD, flush=True)
+    print(tables.head(), flush=True)
     loads = [(kind, number, protocol, form) for kind in ("listeners", "rates") for protocol in arguments.protocols
              for form in arguments.formats for number in getattr(arguments, kind)]
     loads += [("whole", number, "http", form) for form in arguments.formats for number in arguments.whole]
     for load in loads:
         figures = await measure(arguments, *load)
         results["loads"].append(figures)
-        print(table_row(figures) + "\n" + notes(figures), end="", flush=True)
+        print(tables.table_row(figures) + "\n" + tables.notes(figures), end="", flush=True)
 
 
 def main():
@@ -387,7 +295,8 @@ def main():
     if arguments.url and not arguments.url.startswith("http://"):
         parser.error(f"--url: {arguments.url!r} does not begin with http://; the clients have no TLS")
     if arguments.front_alone and not arguments.instant:
-        parser.error("--front-alone needs the plugin that examples/serve/bench builds; call that, or give its folder as --instant")
+        parser.error("--front-alone needs the plugin that examples/serve/bench builds; call that, or give its folder as "
+                     "--instant")
     if arguments.server_pid and not os.path.exists(f"/proc/{arguments.server_pid}"):
         parser.error(f"--server-pid: there is no process {arguments.server_pid} on this machine")
     results = {"machine": report.machine(), "url": arguments.url, "loads": []}
@@ -397,7 +306,7 @@ def main():
     except RuntimeError as error:
         sys.exit(f"examples/serve/bench --load: {error}")
     finally:
-        # What was measured before a failure is kept.
+        # The figures before a failure are kept.
         if arguments.json:
             with open(arguments.json, "w", encoding="utf-8") as file:
                 json.dump(results, file, indent=1)

@@ -74,7 +74,7 @@ class Tree:
     def seconds(self):
         """Returns the seconds of all, those of children that have ended included."""
         processes = self._processes()
-        # Of a stat file behind the name: utime, stime, cutime and cstime.
+        # Fields 11 to 14 behind the name are utime, stime, cutime and cstime.
         return sum(sum(map(int, processes[pid][11:15])) for pid in self._members(processes)) / os.sysconf("SC_CLK_TCK")
 
     def threads(self):
