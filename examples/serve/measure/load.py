@@ -29,7 +29,7 @@ SENTENCES = (
     "She opened the window and looked at the garden.", "Thank you for calling, we will be with you shortly.",
     "Turn left at the traffic light and then go straight ahead.", "The door is locked and I cannot find my keys.",
     "He has been waiting for the doctor since nine in the morning.", "The new software update is ready to install.")
-EXTRA = 10.0  # seconds in which the last requests of a rate begin to speak
+EXTRA = 30.0  # seconds at most, in which the last requests of a rate begin to speak
 LISTENERS_OF_PROCESS = 250
 SECONDS_OF_REQUEST = 15  # about as long a request speaks, to guess how many do
 
@@ -43,7 +43,7 @@ number, one after the other:
   --whole N,...      N requests at any time without a clock (pace 0); an answer that has come is followed by the next
                      request: seconds of sound a second.
 
-A measurement of listeners takes --ramp and --seconds, one of rates --seconds and at most 10 more, in which the last
+A measurement of listeners takes --ramp and --seconds, one of rates --seconds and at most 30 more, in which the last
 ones begin; what speaks then is cut off. Without --url, each measurement starts a server of its own, so it begins cold.
 
 first byte   from the request's last byte (a WebSocket: its first piece of text) to the first byte of sound.
@@ -55,8 +55,8 @@ gaps         times when a player that began with the first byte had nothing to p
 refused      answered with 429 or 503, or the WebSocket's error "overloaded". A listener asks again after Retry-After,
              or after 1 s if there is none.
 broken       answered with another error, cut off, or silent for --patience.
-cores        processor time a second: of the server with its child processes and, apart, of the clients. The server
-             is the started one, or the process --server-pid.
+cores        processor time a second: of the server with its child processes (also of its main threads alone, which are
+             its event loops) and, apart, of the clients. The server is the started one, or the process --server-pid.
 """
 
 
@@ -252,24 +252,22 @@ async def measure(arguments, kind, number, protocol, form):
             clients.begin(begin)
             reading = asyncio.create_task(clients.results())
             await asyncio.sleep(begin + task["ramp"] - time.monotonic())
-            used, threads = (tree.seconds(), tree.threads()) if tree else (0.0, {})
-            with report.Load() as load:
+            used = [tree.seconds(), tree.main_threads()] if tree else []
+            with report.Load() as busy:
                 await asyncio.sleep(begin + task["ramp"] + task["seconds"] - time.monotonic())
             if tree:
-                used, now = tree.seconds() - used, tree.threads()
-                threads = {name: (seconds - threads.get(name, 0.0)) / task["seconds"] for name, seconds in now.items()}
+                used = [(now - before) / task["seconds"]
+                        for now, before in zip((tree.seconds(), tree.main_threads()), used)]
             results = await reading
         finally:
             clients.kill()
-    busy = sorted(((cores, name) for name, cores in threads.items() if cores >= 0.005), reverse=True)
     return {
         "kind": kind, "number": number, "protocol": protocol, "format": form, "pace": task["pace"],
         "ramp": task["ramp"], "seconds": task["seconds"], "words": arguments.words, "frames": arguments.frames,
         "clients": processes, **tables.merge(results, task["ramp"]),
         "sound_per_second": sum(result["sound"] for result in results) / task["seconds"],
-        "server_cores": used / task["seconds"] if tree else None,
-        "server_threads": {name: cores for cores, name in busy},
-        "client_cores": sum(result["processor"] for result in results) / task["seconds"], "load": load.text}
+        "server_cores": used[0] if tree else None, "server_main_thread_cores": used[1] if tree else None,
+        "client_cores": sum(result["processor"] for result in results) / task["seconds"], "load": busy.text}
 
 
 async def run(arguments, results):

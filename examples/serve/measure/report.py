@@ -77,18 +77,17 @@ class Tree:
         # Fields 11 to 14 behind the name are utime, stime, cutime and cstime.
         return sum(sum(map(int, processes[pid][11:15])) for pid in self._members(processes)) / os.sysconf("SC_CLK_TCK")
 
-    def threads(self):
-        """Returns the seconds of the threads that live, by their names without digits."""
-        seconds = {}
+    def main_threads(self):
+        """Returns the seconds of the main threads: of a server of Python, those of its event loops."""
+        seconds = 0
         for pid in self._members(self._processes()):
-            for name, fields in _stats(f"/proc/{pid}/task"):
-                name = "".join(letter for letter in name if not letter.isdigit())
-                seconds[name] = seconds.get(name, 0.0) + (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-        return seconds
+            threads = _stats(f"/proc/{pid}/task")
+            seconds += sum(int(fields[11]) + int(fields[12]) for fields in threads if fields[-1] == str(pid))
+        return seconds / os.sysconf("SC_CLK_TCK")
 
     @staticmethod
     def _processes():
-        return {int(fields[-1]): fields for _, fields in _stats("/proc")}
+        return {int(fields[-1]): fields for fields in _stats("/proc")}
 
     def _members(self, processes):
         if self.pid not in processes:
@@ -101,12 +100,10 @@ class Tree:
 
 
 def _stats(folder):
-    """Yields the name and the fields behind it of each process or thread in a folder of /proc; its number comes last."""
+    """Yields the fields behind the name of each process or thread in a folder of /proc, and its number as the last one."""
     for number in filter(str.isdigit, os.listdir(folder)):
         try:
             with open(f"{folder}/{number}/stat", encoding="utf-8", errors="replace") as file:
-                text = file.read()
+                yield [*file.read().rpartition(")")[2].split(), number]
         except (FileNotFoundError, ProcessLookupError):  # it has ended
             continue
-        name, _, rest = text.partition("(")[2].rpartition(")")
-        yield name, [*rest.split(), number]
