@@ -122,8 +122,8 @@ def make_parser():
     server.add_argument("--model", metavar="DIR",
                         help="model folder for a server of its own (default: the bundled voice)")
     server.add_argument("--server", default="", metavar="OPTIONS",
-                        help='more options for it: --server "--slots 1000 --max-wait 5". Sessions and slots are as many '
-                             "as the listeners unless given here")
+                        help='more options for it: --server "--slots 1000 --max-wait 5". Sessions and slots are as '
+                             "many as the listeners unless given here")
     server.add_argument("--front-alone", action="store_true",
                         help="the server of its own has an engine that costs nothing")
     # Folder of the plugin with that engine, which examples/serve/bench gives.
@@ -293,8 +293,8 @@ def main():
     if arguments.url and not arguments.url.startswith("http://"):
         parser.error(f"--url: {arguments.url!r} does not begin with http://; the clients have no TLS")
     if arguments.front_alone and not arguments.instant:
-        parser.error("--front-alone needs the plugin that examples/serve/bench builds; call that, or give its folder as "
-                     "--instant")
+        parser.error("--front-alone needs the plugin that examples/serve/bench builds; call that, or give its folder "
+                     "as --instant")
     if arguments.server_pid and not os.path.exists(f"/proc/{arguments.server_pid}"):
         parser.error(f"--server-pid: there is no process {arguments.server_pid} on this machine")
     results = {"machine": report.machine(), "url": arguments.url, "loads": []}

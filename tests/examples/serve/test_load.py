@@ -54,7 +54,7 @@ def test_gaps_are_counted_by_their_length():
     short = 2 ** -8
     assert short < heard.LONG_GAP
     player = play((0.0, 0.25), (0.25 + short, 0.5), (1.0 + short, 1.0), (1.5 + short, 2.0))
-    assert (player.gaps, player.long_gaps, player.longest, player.silent) == (2, 1, 0.5 - short + short, 0.5 + short - short + short)
+    assert (player.gaps, player.long_gaps, player.longest, player.silent) == (2, 1, 0.5, 0.5 + short)
 
 
 # --- audible sound
@@ -112,8 +112,8 @@ def test_heard_is_when_a_player_comes_to_it():
 @pytest.fixture(scope="module")
 def ogg():
     """0.4 s of silence and 0.6 s of a tone as the server encodes it, and the samples that it was made of."""
-    command = ["ffmpeg", "-v", "error", "-f", "s16le", "-ar", "24000", "-ac", "1", "-i", "-", "-c:a", "libopus", "-b:a", "32k",
-               "-page_duration", "20000", "-f", "ogg", "-"]
+    command = ["ffmpeg", "-v", "error", "-f", "s16le", "-ar", "24000", "-ac", "1", "-i", "-", "-c:a", "libopus",
+               "-b:a", "32k", "-page_duration", "20000", "-f", "ogg", "-"]
     return subprocess.run(command, input=silence(400) + sine(-20, 600), check=True, capture_output=True).stdout
 
 
@@ -185,12 +185,14 @@ PIECES = pytest.mark.parametrize("piece", [1, 2, 3, 50, 1 << 16])
 
 @PIECES
 def test_an_answer_in_chunks(piece):
-    body = b"1e0\r\n" + bytes(480) + b"\r\n" + b"12;x=y\r\n" + bytes(18) + b"\r\n0\r\nX-Qtts-Reason: complete\r\nx-other: 1\r\n\r\n"
+    body = b"1e0\r\n" + bytes(480) + b"\r\n" + b"12;x=y\r\n" + bytes(18) + b"\r\n0\r\n"
+    body += b"X-Qtts-Reason: complete\r\nx-other: 1\r\n\r\n"
     result, connection = spoken(listeners.Http, CHUNKED + body, piece)
     assert result == "complete" and connection.heard.seconds == 498 / 48000
     request = connection.transport.written.decode()
     assert request.startswith("POST /v1/audio/speech HTTP/1.1\r\nHost: here\r\n")
-    assert json.loads(request.split("\r\n\r\n")[1]) == {"input": "One two.", "response_format": "pcm", "pace": 2.0, "max_new_tokens": 100}
+    assert json.loads(request.split("\r\n\r\n")[1]) == {
+        "input": "One two.", "response_format": "pcm", "pace": 2.0, "max_new_tokens": 100}
 
 
 @PIECES
@@ -209,7 +211,8 @@ def test_an_answer_without_trailers_and_one_more(piece):
 @PIECES
 @pytest.mark.parametrize("status, fields, after", [(429, "Retry-After: 7\r\n", 7.0), (503, "", None)])
 def test_a_refusal(piece, status, fields, after):
-    result, connection = spoken(listeners.Http, f"HTTP/1.1 {status} No\r\n{fields}Content-Length: 4\r\n\r\nbusy".encode(), piece)
+    answer = f"HTTP/1.1 {status} No\r\n{fields}Content-Length: 4\r\n\r\nbusy".encode()
+    result, connection = spoken(listeners.Http, answer, piece)
     assert isinstance(result, listeners.Refused) and result.retry_after == after and connection.heard.first_byte is None
 
 
@@ -244,7 +247,10 @@ def message(**fields):
 
 def frame(kind, payload):
     size = len(payload)
-    head = bytes((size,)) if size < 126 else b"\x7e" + size.to_bytes(2, "big") if size < 1 << 16 else b"\x7f" + size.to_bytes(8, "big")
+    if size < 126:
+        head = bytes((size,))
+    else:
+        head = b"\x7e" + size.to_bytes(2, "big") if size < 1 << 16 else b"\x7f" + size.to_bytes(8, "big")
     return bytes((0x80 | kind,)) + head + payload
 
 
@@ -266,7 +272,8 @@ OPENED = b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\n\r\n"
 DONE = message(type="audio.done", reason="complete") + message(type="session.done")
 
 
-@pytest.mark.parametrize("size, piece", [(10, 1), (300, 1), (300, 2), (300, 3), (300, 1 << 16), (70000, 500), (70000, 1 << 18)])
+@pytest.mark.parametrize("size, piece", [(10, 1), (300, 1), (300, 2), (300, 3), (300, 1 << 16), (70000, 500),
+                                         (70000, 1 << 18)])
 def test_an_utterance_of_a_session(size, piece):
     data = message(type="audio.start") + frame(2, bytes(size)) + frame(9, b"ping") + frame(2, bytes(20)) + DONE
     result, connection = spoken(listeners.WebSocket, data, piece, OPENED, protocol="websocket")
@@ -290,7 +297,8 @@ def test_a_session_that_is_busy(piece):
 def test_settings_that_a_session_does_not_take():
     data = message(type="error", code="invalid_value", message="No voice.", utterance_index=None)
     result, connection = spoken(listeners.WebSocket, data, 100, OPENED, protocol="websocket")
-    assert isinstance(result, listeners.Broken) and str(result) == "invalid_value: No voice." and connection.transport.aborted
+    assert isinstance(result, listeners.Broken) and str(result) == "invalid_value: No voice."
+    assert connection.transport.aborted
 
 
 def test_a_session_that_is_closed():
@@ -329,7 +337,8 @@ def test_texts_have_as_many_words_and_frames_as_asked():
     texts = listeners.Texts({"sentences": load.SENTENCES, "words": (5, 40), "frames": (100, 280)}, "seed")
     drawn = [texts.draw() for _ in range(500)]
     assert {len(words) for words, _ in drawn} == set(range(5, 41))
-    assert all(words[-1].endswith(".") and frames == round(100 + (len(words) - 5) / 35 * 180) for words, frames in drawn)
+    assert all(words[-1].endswith(".") for words, _ in drawn)
+    assert all(frames == round(100 + (len(words) - 5) / 35 * 180) for words, frames in drawn)
     same = listeners.Texts({"sentences": load.SENTENCES, "words": (5, 40), "frames": (100, 280)}, "seed")
     assert [same.draw() for _ in range(500)] == drawn
 
@@ -358,31 +367,34 @@ def test_quantiles():
 
 
 def row(listener, begin, first, **others):
-    fields = {"listener": listener, "begin": begin, "first_byte": first, "first_sound": first, "audible": first, "heard": first,
-              "gaps": 0, "long_gaps": 0, "longest": 0.0, "silent": 0.0, "sound": 5.0, "outcome": "complete", "age": 20.0, **others}
+    fields = {"listener": listener, "begin": begin, "first_byte": first, "first_sound": first, "audible": first,
+              "heard": first, "gaps": 0, "long_gaps": 0, "longest": 0.0, "silent": 0.0, "sound": 5.0,
+              "outcome": "complete", "age": 20.0, **others}
     return [fields[name] for name in listeners.ROW]
 
 
 def result(utterances, retry_after=(), broken=None, deaf=False):
-    return {"utterances": utterances, "retry_after": list(retry_after), "broken": broken or {}, "late": [0.001], "sound": 1.0,
-            "processor": 0.1, "deaf": deaf}
+    return {"utterances": utterances, "retry_after": list(retry_after), "broken": broken or {}, "late": [0.001],
+            "sound": 1.0, "processor": 0.1, "deaf": deaf}
 
 
 def test_figures_of_all_processes():
     figures = tables.merge([
         result([row(0, 0.0, 0.25), row(0, 8.0, 0.5, gaps=3, long_gaps=1, longest=0.25, silent=0.375),
                 row(2, 1.0, None, sound=0.0, outcome=None, age=3.0)], [2.0, None], {"cut off": 1}),
-        result([row(1, 2.0, 1.0, audible=None, heard=None), row(3, 3.0, 2.0, audible=None, heard=None, sound=1.0, outcome=None),
+        result([row(1, 2.0, 1.0, audible=None, heard=None),
+                row(3, 3.0, 2.0, audible=None, heard=None, sound=1.0, outcome=None),
                 row(3, 9.0, 0.5, gaps=1, longest=0.005, silent=0.005)], [4.0], {"cut off": 2})], ramp=4.0)
     assert figures["utterances"] == 6
     assert figures["first_byte"] == {"n": 5, "p50": 500, "p95": 2000, "p99": 2000, "max": 2000}
-    assert figures["first_sound_ramp"]["n"] == 3 and figures["first_sound_full"] == {"n": 2, "p50": 500, "p95": 500, "p99": 500, "max": 500}
+    assert figures["first_sound_ramp"]["n"] == 3
+    assert figures["first_sound_full"] == {"n": 2, "p50": 500, "p95": 500, "p99": 500, "max": 500}
     assert figures["audible"]["n"] == 3
     assert figures["never_audible"] == {"number": 1, "of": 4}, "listener 3 was cut off before it could be audible"
     assert figures["unheard_at_end"] == {"utterances": 1, "longest": 3000}
     gaps = figures["gaps"]
-    assert (gaps["number"], gaps["long"], gaps["utterances"], gaps["long_utterances"], gaps["listeners"], gaps["longest"]) == \
-        (4, 1, 2, 1, [0, 3], 250)
+    assert (gaps["number"], gaps["long"], gaps["longest"]) == (4, 1, 250)
+    assert (gaps["utterances"], gaps["long_utterances"], gaps["listeners"]) == (2, 1, [0, 3])
     assert figures["refused"]["number"] == 3 and figures["refused"]["without_retry_after"] == 1
     assert figures["refused"]["retry_after"]["max"] == 4.0 and figures["broken"] == {"cut off": 3}
     assert figures["reasons"] == {"complete": 4, "cut by the end": 2}
@@ -400,17 +412,17 @@ def test_the_table_tells_what_went_wrong():
     assert "gaps" not in tables.notes(fine) and "broken" not in tables.notes(fine) and "never" not in tables.notes(fine)
     bad = figures | tables.merge([result([row(7, 0.0, 0.25, gaps=1, long_gaps=1, longest=0.25, silent=0.25),
                                           row(8, 0.0, 0.25, audible=None)], [3.0], {"cut off": 2})], 4.0)
-    for words in ("never audible: 1 of 2 utterances", "gaps in 1 utterances", "the longest 250.0 ms", "of 1 listeners: 7",
-                  "retry-after of 1: p50 3, at most 3 s", "broken: 2 cut off"):
+    for words in ("never audible: 1 of 2 utterances", "gaps in 1 utterances", "the longest 250.0 ms",
+                  "of 1 listeners: 7", "retry-after of 1: p50 3, at most 3 s", "broken: 2 cut off"):
         assert words in tables.notes(bad)
     assert len({len(line) for line in (tables.table_row(fine), tables.table_row(bad))}) == 1
 
 
 def test_rows_of_a_plot():
     def figures(number, protocol="http", **others):
-        return {"kind": "listeners", "protocol": protocol, "format": "pcm", "number": number, "utterances": 4, "server_cores": 0.5,
-                "client_cores": 0.25, "gaps": {"long_utterances": 1}, "audible": {"n": 4, "p50": 10.5, "p95": 20, "p99": 30},
-                **others}
+        return {"kind": "listeners", "protocol": protocol, "format": "pcm", "number": number, "utterances": 4,
+                "server_cores": 0.5, "client_cores": 0.25, "gaps": {"long_utterances": 1},
+                "audible": {"n": 4, "p50": 10.5, "p95": 20, "p99": 30}, **others}
 
     deaf = {"audible": {"n": 0}, "first_sound": {"n": 4, "p50": 1, "p95": 2, "p99": 3}, "server_cores": None}
     found = rows.blocks([figures(64), figures(8), figures(8, "growing", **deaf), figures(1, kind="rates")], "listeners")
@@ -435,7 +447,8 @@ def test_processor_time_of_a_tree():
 # --- a server
 
 def bench(*options):
-    return subprocess.run([sys.executable, "-m", "measure", "--load", *options], capture_output=True, text=True, check=False)
+    command = [sys.executable, "-m", "measure", "--load", *options]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
 
 
 @pytest.mark.parametrize("options, words", [
@@ -457,9 +470,9 @@ def test_options_that_make_no_sense(options, words):
 
 def test_listeners_of_a_server(server, tmp_path):
     options = [] if server.process is None else ["--server-pid", str(server.process.pid)]
-    ended = bench("--url", server.address, *options, "--protocols", "http,websocket,growing", "--formats", "pcm,wav,opus",
-                  "--listeners", "2", "--whole", "1", "--clients", "2", "--ramp", "0.1", "--seconds", "1", "--frames", "20-30",
-                  "--json", str(tmp_path / "out.json"))
+    ended = bench("--url", server.address, *options, "--protocols", "http,websocket,growing",
+                  "--formats", "pcm,wav,opus", "--listeners", "2", "--whole", "1", "--clients", "2",
+                  "--ramp", "0.1", "--seconds", "1", "--frames", "20-30", "--json", str(tmp_path / "out.json"))
     assert ended.returncode == 0, ended.stderr
     loads = json.loads((tmp_path / "out.json").read_text())["loads"]
     assert len(loads) == 12 and {(one["protocol"], one["format"]) for one in loads} == {
@@ -484,10 +497,11 @@ def test_requests_at_random(server, tmp_path):
 def test_a_full_server(start, tmp_path, protocol):
     server = start("--sessions", "1")
     with server.stream():
-        ended = bench("--url", server.address, "--protocols", protocol, "--rates", "4", "--seconds", "1", "--clients", "1",
-                      "--json", str(tmp_path / "out.json"))
+        ended = bench("--url", server.address, "--protocols", protocol, "--rates", "4", "--seconds", "1",
+                      "--clients", "1", "--json", str(tmp_path / "out.json"))
     assert ended.returncode == 0, ended.stderr
     one, = json.loads((tmp_path / "out.json").read_text())["loads"]
     arrivals = list(listeners.arrivals(load.numbers_of({"seed": 1, "rate": 4.0, "total": 0}, 1)[0], 0.0, 1.0))
-    assert one["utterances"] == 0 and one["refused"]["number"] == one["refused"]["retry_after"]["n"] == len(arrivals) > 0
+    assert one["utterances"] == 0
+    assert one["refused"]["number"] == one["refused"]["retry_after"]["n"] == len(arrivals) > 0
     assert "retry-after of" in ended.stdout
