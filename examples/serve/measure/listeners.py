@@ -493,8 +493,8 @@ class Listeners:
         self._broken[why] = self._broken.get(why, 0) + 1
 
     async def _one(self, connection, number, words, frames, when=0.0):
-        """Speaks a text, not before `when`. Returns the seconds to wait before the next request: until all is played, or
-        until the server may have room."""
+        """Speaks a text, not before `when`. Returns the seconds to wait before the next request: until all is played,
+        or until the server may have room."""
         utterance = None
         try:
             await connection.prepare(frames)

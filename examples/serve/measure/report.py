@@ -100,7 +100,7 @@ class Tree:
 
 
 def _stats(folder):
-    """Yields the fields behind the name of each process or thread in a folder of /proc, and its number as the last one."""
+    """Yields the fields behind the name of each process or thread in a folder of /proc; the last one is its number."""
     for number in filter(str.isdigit, os.listdir(folder)):
         try:
             with open(f"{folder}/{number}/stat", encoding="utf-8", errors="replace") as file:

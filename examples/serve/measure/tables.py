@@ -83,7 +83,8 @@ def table_row(figures):
     name = f"{figures['protocol']} {figures['format']}, {what.format(figures['number'])}"
     return aligned([name, str(figures["utterances"]), *shares(figures["first_byte"]), *shares(figures["audible"]),
                     str(figures["gaps"]["number"]), str(figures["refused"]["number"]),
-                    cell(figures["sound_per_second"]), cell(figures["server_cores"], 2), cell(figures["client_cores"], 2)])
+                    cell(figures["sound_per_second"]), cell(figures["server_cores"], 2),
+                    cell(figures["client_cores"], 2)])
 
 
 def listed(numbers):

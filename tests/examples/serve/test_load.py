@@ -6,6 +6,8 @@ import asyncio
 import json
 import math
 import os
+import pathlib
+import shutil
 import subprocess
 import sys
 
@@ -13,6 +15,7 @@ import pytest
 
 from measure import heard, listeners, load, report, rows, tables
 
+ROOT = pathlib.Path(__file__).resolve().parents[3]
 TASK = {"format": "pcm", "protocol": "http", "netloc": "here", "pace": 2.0, "voice": None, "tokens_per_second": 20.0,
         "patience": 5.0}
 
@@ -428,6 +431,19 @@ def test_rows_of_a_plot():
     found = rows.blocks([figures(64), figures(8), figures(8, "growing", **deaf), figures(1, kind="rates")], "listeners")
     assert rows.text(found) == ('"http pcm"\n8\t10.5\t20\t30\t25\t0.5\t0.25\n64\t10.5\t20\t30\t25\t0.5\t0.25\n\n\n'
                                 '"growing pcm"\n8\t1\t2\t3\t25\t-\t0.25\n')
+
+
+@pytest.mark.skipif(shutil.which("gnuplot") is None, reason="gnuplot is not installed")
+def test_the_plot(tmp_path):
+    loads = [{"kind": "listeners", "protocol": protocol, "format": "pcm", "number": number, "utterances": 4,
+              "server_cores": None, "client_cores": 0.25, "gaps": {"long_utterances": 0},
+              "audible": {"n": 4, "p50": number, "p95": 2 * number, "p99": 3 * number}}
+             for protocol in ("http", "growing") for number in (8, 64)]
+    (tmp_path / "load.json").write_text(json.dumps({"loads": loads}))
+    command = ["gnuplot", "-c", "doc/draw-listeners", str(tmp_path / "load.json")]
+    drawn = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert drawn.returncode == 0 and drawn.stderr == "" and drawn.stdout.rstrip().endswith("</svg>")
+    assert all(f">{text}<" in drawn.stdout for text in ("http pcm", "growing pcm", "8", "64", "listeners"))
 
 
 def test_processor_time_of_a_tree():
