@@ -95,9 +95,15 @@ Result<std::shared_ptr<Engine>> Engine::Acquire(const EngineOptions& options, co
 
 const ModelInfo& Engine::info() const { return impl_->info; }
 const std::string& Engine::device_name() const { return impl_->device_name; }
+const std::string& Engine::passed_over() const {
+  static const std::string none;
+  return none;
+}
 bool Engine::beside_host() const { return false; }
 bool Engine::device_lost() const { return false; }
 Occupancy Engine::occupancy() const { return {Slots(), impl_->free_slots, 0}; }
+
+Result<size_t> Engine::CountTokens(std::string_view text) const { return static_cast<size_t>(CountCharacters(text)); }
 
 Result<ClonedVoice> Engine::CloneVoice(const Recording& /*recording*/, const CloneOptions& /*options*/) const {
   return Status::InvalidArgument("The benchmark's engine clones no voices.");
