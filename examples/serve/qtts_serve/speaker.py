@@ -16,6 +16,7 @@ gi.require_version("GstApp", "1.0")
 from gi.repository import GLib, GObject, Gst, GstApp  # noqa: E402, F401  (GstApp gives appsink its methods)
 
 from .errors import ApiError  # noqa: E402
+from .samples import Sink  # noqa: E402
 from .wording import for_clients  # noqa: E402
 
 RATE = 24000
@@ -108,7 +109,8 @@ class Speaker:
             f"max-text-length={2**32 - 1} max-queued-text={2**32 - 1} max-wait={Gst.SECOND} {voices} {settings.element} ! "
             f"appsink name=sound sync=false async=false caps=audio/x-raw,format=S16LE")
         self._speech = self._pipeline.get_by_name("speech")
-        self._sound = self._pipeline.get_by_name("sound")
+        self._appsink = self._pipeline.get_by_name("sound")
+        self._sound = Sink(self._appsink)
         self._properties = [specification.name for specification in self._speech.list_properties()]
         if settings.model_path:
             self._speech.set_property("model-path", settings.model_path)
@@ -165,12 +167,11 @@ class Speaker:
         frames = []
         while len(frames) < most:
             # The message that a frame exists comes just before the frame: the first one is waited for.
-            sample = self._sound.try_pull_sample(2 * Gst.MSECOND if self.spoken.pulled == 0 and not self.spoken.finished else 0)
-            if sample is None:
+            frame = self._sound.pull(2 * Gst.MSECOND if self.spoken.pulled == 0 and not self.spoken.finished else 0)
+            if frame is None:
                 break
-            buffer = sample.get_buffer()
-            frames.append(buffer.extract_dup(0, buffer.get_size()))
-            self.spoken.pulled += len(frames[-1]) // 2
+            frames.append(frame)
+            self.spoken.pulled += len(frame) // 2
         return frames
 
     def drop(self):
@@ -216,7 +217,7 @@ class Speaker:
         trim = settings.pop("trim-leading-silence", True)
         Gst.util_set_object_arg(self._speech, "trim-leading-silence", "true" if trim else "false")
         self.most_ready = READY_FRAMES if settings.get("real-time", True) else READY_FRAMES_WHOLE
-        self._sound.set_property("max-buffers", self.most_ready)
+        self._appsink.set_property("max-buffers", self.most_ready)
         return settings
 
     def _refuse(self, otherwise):
