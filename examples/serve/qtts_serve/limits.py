@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later
 """Limits of the process: descriptors and threads. A server that would run out of them does not start."""
+import os
 import pathlib
 import resource
 
-# An idle pipeline has two descriptors and one thread, an encoder as many more; a connection has one descriptor.
+# An idle pipeline has two descriptors and one thread, an encoder two more descriptors; a connection has one descriptor.
+# Encoders share a thread for each processor.
 DESCRIPTORS = {"process": 96, "connection": 1, "utterance": 4}
-THREADS = {"process": 32, "connection": 0, "utterance": 2}
+THREADS = {"process": 32 + len(os.sched_getaffinity(0)), "connection": 0, "utterance": 1}
 
 
 def check(sessions, slots, connections):
