@@ -92,6 +92,16 @@ bool HasEngine(const EngineOptions& options) {
                      [](const EngineOptions& on_gpu) { return Registry().Has(RegistryKey(on_gpu)); });
 }
 
+// Returns an engine that runs with these options, on whichever GPU if they leave the choice; else null.
+std::shared_ptr<Engine> RunningEngine(const EngineOptions& options) {
+  if (Registry().empty()) return nullptr;  // spares the driver, which OnEachGpu() asks
+  if (auto engine = Registry().Find(RegistryKey(options)); engine != nullptr) return engine;
+  for (const EngineOptions& on_gpu : OnEachGpu(options)) {
+    if (auto engine = Registry().Find(RegistryKey(on_gpu)); engine != nullptr) return engine;
+  }
+  return nullptr;
+}
+
 // Returns the engine for these options: on one GPU of several by their free voices, or wherever the options say.
 Result<std::shared_ptr<Engine>> FindEngine(const EngineOptions& options, const std::atomic<bool>* cancelled) {
   const std::vector<EngineOptions> each = OnEachGpu(options);
@@ -137,6 +147,12 @@ Result<ModelInfo> Engine::Inspect(const EngineOptions& options) {
 
 Result<ModelInfo> Engine::DoInspect(const EngineOptions& options) {
   QTTS_RETURN_IF_ERROR(CheckOptions(options));
+  // A server makes an element for each of its voices: none of them reads again what the engine has read.
+  if (const std::shared_ptr<Engine> engine = RunningEngine(options); engine != nullptr) {
+    ModelInfo info = engine->info();
+    info.read = engine->impl_->text.tokenizer;
+    return info;
+  }
   QTTS_ASSIGN_OR_RETURN(const auto checkpoint, Checkpoint::Open(options.model_path));
   QTTS_ASSIGN_OR_RETURN(const TextParts text, ReadTextParts(options, *checkpoint));
   if (NeedsGpu(options) && !HasEngine(options)) {

@@ -88,6 +88,18 @@ std::optional<size_t> EngineRegistry::ChooseFreest(const std::vector<std::string
   return best;
 }
 
+std::shared_ptr<Engine> EngineRegistry::Find(const std::string& key) const {
+  const MutexLock lock(mutex_);
+  const auto found = entries_.find(key);
+  auto engine = found == entries_.end() ? nullptr : found->second.engine.lock();
+  return engine != nullptr && !engine->device_lost() ? engine : nullptr;
+}
+
+bool EngineRegistry::empty() const {
+  const MutexLock lock(mutex_);
+  return entries_.empty();
+}
+
 bool EngineRegistry::Has(const std::string& key) const {
   const MutexLock lock(mutex_);
   const auto found = entries_.find(key);

@@ -36,6 +36,12 @@ class EngineRegistry {
   Result<std::shared_ptr<Engine>> GetFreest(const std::vector<std::string>& keys, int voices, const KeyLoader& load,
                                             const std::atomic<bool>* cancelled);
 
+  // Returns the engine of `key` if it exists and its device is not lost, else null. Never waits for a load.
+  std::shared_ptr<Engine> Find(const std::string& key) const;
+
+  // Returns true if no engine was ever asked for.
+  bool empty() const;
+
   // Returns true if `key` has such an engine, or one is being loaded.
   bool Has(const std::string& key) const;
 

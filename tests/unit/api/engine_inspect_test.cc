@@ -104,6 +104,27 @@ TEST(EngineInspectTest, ALoadReadsNothingOfTheTokenizerAgain) {
 }
 
 // Check: 43
+TEST(EngineInspectTest, OfARunningEngineNothingIsReadAgain) {
+  const ModelFolder folder;
+  const EngineOptions options = OptionsFor(folder);
+  const auto before = Engine::Inspect(options);
+  ASSERT_TRUE(before.ok()) << before.status().message();
+  auto engine = Engine::Acquire(options);
+  ASSERT_TRUE(engine.ok()) << engine.status().message();
+  folder.Remove("vocab.json");
+  const auto model = Engine::Inspect(options);
+  ASSERT_TRUE(model.ok()) << model.status().message();
+  EXPECT_EQ(model->path, before->path);
+  EXPECT_EQ(model->speakers, before->speakers);
+  EXPECT_EQ(model->read, before->read);
+  EngineOptions others = options;
+  others.threads = 1;
+  EXPECT_FALSE(Engine::Inspect(others).ok()) << "another engine would have to read it";
+  *engine = nullptr;
+  EXPECT_FALSE(Engine::Inspect(options).ok()) << "no engine runs any more";
+}
+
+// Check: 43
 TEST(EngineInspectTest, ATokenizerIsSharedWhileItsFilesAreWhatTheyWere) {
   const ModelFolder folder;
   const auto get = [&](TokenizerPattern pattern = TokenizerPattern::kNative) {
