@@ -17,7 +17,7 @@ from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIO
 from websockets.frames import CloseCode
 
 from .errors import ApiError
-from .extensions import TRAILERS
+from .extensions import HOLD_NEXT, TRAILERS
 
 log = logging.getLogger("qtts_serve")
 
@@ -237,7 +237,7 @@ class Connection(asyncio.Protocol):
 
 class Transport:
     """The transport that uvicorn sees: reading is paused above the Connection, and another protocol is put behind it.
-    Adds trailers to a chunked answer, which uvicorn cannot."""
+    Adds trailers to a chunked answer, and writes a header together with the first of the body, which uvicorn cannot."""
 
     def __init__(self, connection, transport):
         self.pause_reading, self.resume_reading = connection.hold, connection.release
@@ -245,9 +245,15 @@ class Transport:
         self.refuse, self.close = connection.refuse, connection.close
         self._connection, self._transport = connection, transport
         self._trailers = b""
+        self._held = None
+        self._holds_next = False
 
     def is_closing(self):
         return self._connection.closing
+
+    def hold_next(self):
+        """The next write goes out with the one after it: one system call, and a client that waits for both wakes once."""
+        self._holds_next = True
 
     def end_with(self, trailers):
         """The next write is the last chunk, and has these fields behind it (RFC 9112, 7.1.2)."""
@@ -257,6 +263,11 @@ class Transport:
         if self._trailers and data == LAST_CHUNK:
             data = LAST_CHUNK[:-2] + self._trailers + b"\r\n"
         self._trailers = b""
+        if self._holds_next:
+            self._holds_next, self._held = False, data
+            return
+        if self._held is not None:
+            data, self._held = self._held + data, None
         self._transport.write(data)
 
     def __getattr__(self, name):
@@ -309,7 +320,7 @@ class Http(HttpToolsProtocol):
 
     def on_message_begin(self):
         super().on_message_begin()
-        self.scope["extensions"] = {TRAILERS: self.transport.end_with}
+        self.scope["extensions"] = {TRAILERS: self.transport.end_with, HOLD_NEXT: self.transport.hold_next}
         self._in_header = True
         self._fields = 0
         if self._header_timer is None:

@@ -25,6 +25,9 @@ FRAME_BYTES = 2 * FRAME_SAMPLES
 # Sound that is kept ready beyond what the engine itself makes ahead: for a listener, and for who takes all that is made,
 # at each tick of the timer.
 READY_FRAMES, READY_FRAMES_WHOLE = 8, 32
+# Idle pipelines that are kept ahead of requests, and seconds after a request in which the next is made: not in the turn of
+# the event loop in which it is given to the engine.
+AHEAD, REFILL_DELAY = 16, 0.001
 
 log = logging.getLogger("qtts_serve")
 
@@ -294,10 +297,13 @@ class Speaker:
 
 
 class Pool:
-    """Speakers that wait for text, for reuse."""
+    """Speakers that wait for text, for reuse. Once it was filled, some are made ahead: while the last request waits for its
+    first frame, not while the next one waits for a pipeline."""
 
     def __init__(self, make):
         self._make = make
+        self._most = 0  # that are made ahead, with those that speak
+        self._refills = False  # _refill() will be called
         self._idle = []
         self._open = set()  # all, also those that speak
 
@@ -305,11 +311,21 @@ class Pool:
     def idle(self):
         return len(self._idle)
 
-    def fill(self, count):
-        while len(self._idle) < count:
+    def fill(self, count, most):
+        """Makes `count`, and later up to `most` with those that speak."""
+        self._most = most
+        while len(self._idle) < min(count, most):
+            self._idle.append(self._new())
+
+    def _refill(self):
+        self._refills = False
+        if len(self._idle) < AHEAD and len(self._open) < self._most:
             self._idle.append(self._new())
 
     def take(self):
+        if len(self._idle) <= AHEAD and not self._refills and len(self._open) < self._most:
+            self._refills = True
+            asyncio.get_running_loop().call_later(REFILL_DELAY, self._refill)
         while self._idle:
             speaker = self._idle.pop()
             if not speaker.broken:
@@ -326,6 +342,7 @@ class Pool:
             self._idle.append(speaker)
 
     def close(self):
+        self._most = 0
         while self._idle:
             self._close(self._idle.pop())
 

@@ -13,8 +13,9 @@ from starlette.formparsers import MultiPartException, MultiPartParser
 
 from . import encoders, fields, ranges
 from .errors import ApiError, bad_field
-from .extensions import TRAILERS
+from .extensions import HOLD_NEXT, TRAILERS
 from .off_loop import off_loop
+from .patience import within
 from .utterance import Utterance
 
 log = logging.getLogger("qtts_serve")
@@ -40,7 +41,7 @@ class Speech:
         self._front = front
 
     async def __call__(self, scope, receive, send):
-        answer = Answer(self._front, send, scope.get("extensions", {}).get(TRAILERS))
+        answer = Answer(self._front, send, scope.get("extensions", {}))
         request = asyncio.current_task()
         gone = False
 
@@ -137,10 +138,11 @@ class Speech:
 class Answer:
     """The response to one request: headers when the first sound is there, then sound, or an error."""
 
-    def __init__(self, front, send, end_with=None):
+    def __init__(self, front, send, extensions):
         self._front = front
         self._send = send
-        self._end_with = end_with  # takes trailers, where the server has them
+        self._end_with = extensions.get(TRAILERS)  # takes trailers, where the server has them
+        self._hold_next = extensions.get(HOLD_NEXT)
         self._utterance = None
         self.status = 0  # none was sent
         self.complete = False  # the last chunk was sent
@@ -170,7 +172,7 @@ class Answer:
     async def head(self, wishes):
         """The headers of the answer to GET, as far as they are known without speaking."""
         self.status = 200
-        await self._send_start({"content-type": _media_type(wishes), **_ranges(wishes)})
+        await self._send_start({"content-type": _media_type(wishes), **_ranges(wishes)}, followed=False)
         await self._body(b"", more=False)
 
     async def _make_whole(self, utterance, encoder, wishes, part):
@@ -198,7 +200,7 @@ class Answer:
 
     async def _send_at_once(self, body, headers, status=200):
         self.status = status
-        await self._send_start({**headers, "content-length": str(len(body))})
+        await self._send_start({**headers, "content-length": str(len(body))}, followed=bool(body))
         for begin in range(0, len(body), WRITE):
             if self._utterance.cancelled:
                 return
@@ -207,10 +209,11 @@ class Answer:
     async def _stream(self, utterance, encoder, wishes):
         """Sends the sound as it comes. Returns what ends the answer; None if it must stay incomplete."""
         async for sound in utterance.sound(wishes.pace, wishes.start_frame):
+            data = await encoder.encode(sound)
             if self.status == 0:
-                await self._start(utterance, wishes)
+                await self._start(utterance, wishes, followed=bool(data))
             await self._send_words(utterance, wishes)
-            await self._write(wishes, await encoder.encode(sound))
+            await self._write(wishes, data)
         if utterance.cancelled:
             return None
         if self.status == 0:  # the break was at the end
@@ -247,12 +250,12 @@ class Answer:
         await self._send({"type": "http.response.start", "status": error.status, "headers": _encoded(headers)})
         await self._body(body, more=False)
 
-    async def _start(self, utterance, wishes):
+    async def _start(self, utterance, wishes, followed=False):
         self.status = 200
         headers = self._headers(utterance, wishes)
         if self._end_with is not None and not wishes.events:
             headers["trailer"] = ", ".join(_summary(utterance.spoken))
-        await self._send_start(headers)
+        await self._send_start(headers, followed)
 
     def _headers(self, utterance, wishes):
         ignored = self._front.ignored(wishes)
@@ -266,8 +269,11 @@ class Answer:
             for word in words:
                 await self._event({"type": "speech.audio.word", **_word(wishes, word)})
 
-    async def _send_start(self, headers):
+    async def _send_start(self, headers, followed):
+        """`followed`: a body that is not empty is sent next."""
         headers = {**headers, "cache-control": "no-store", **self._front.headers()}
+        if followed and self._hold_next is not None:
+            self._hold_next()
         await self._send({"type": "http.response.start", "status": self.status, "headers": _encoded(headers)})
 
     async def _write(self, wishes, data):
@@ -282,8 +288,8 @@ class Answer:
     async def _body(self, data, more=True):
         self.complete = not more
         try:
-            async with asyncio.timeout(self._front.settings.slow_reader):
-                await self._send({"type": "http.response.body", "body": data, "more_body": more})
+            await within(self._front.settings.slow_reader,
+                         self._send({"type": "http.response.body", "body": data, "more_body": more}))
         except TimeoutError:
             log.warning("a client read nothing for %g s; its request is ended", self._front.settings.slow_reader)
             self.cancel()

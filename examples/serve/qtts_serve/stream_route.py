@@ -14,6 +14,7 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 from . import encoders, fields, tracing
 from .errors import ApiError, mistake
 from .off_loop import off_loop
+from .patience import within
 from .utterance import Cancelled, Utterance
 
 log = logging.getLogger("qtts_serve")
@@ -385,8 +386,7 @@ class Session:
     async def _write(self, sending):
         """WebSocketDisconnect where the client is gone, or reads nothing for too long."""
         try:
-            async with asyncio.timeout(self._front.settings.slow_reader):
-                await sending
+            await within(self._front.settings.slow_reader, sending)
         except TimeoutError:
             log.warning("a client read nothing for %g s; it is disconnected", self._front.settings.slow_reader)
             await self._close(TRY_AGAIN)
