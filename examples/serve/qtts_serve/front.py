@@ -248,7 +248,7 @@ class Front:
             log.info("not warmed up: %s", error.message)  # a model that needs a recording
         self.pool.fill(FIRST_PIPELINES, min(self.slots.total, self.settings.sessions))
         gc.collect()
-        gc.freeze()  # what is there now stays
+        gc.freeze()  # no collection looks at the objects of the start again
         gc.set_threshold(*COLLECT)
 
     def _lose(self, message):

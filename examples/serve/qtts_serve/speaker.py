@@ -302,7 +302,7 @@ class Pool:
 
     def __init__(self, make):
         self._make = make
-        self._most = 0  # that are made ahead, with those that speak
+        self._most = 0  # pipelines in all, up to which some are made ahead
         self._refills = False  # _refill() will be called
         self._idle = []
         self._open = set()  # all, also those that speak
