@@ -7,12 +7,11 @@
 #include <cstdint>
 
 #include "scheduler/step_model.h"
+#include "scheduler/stream_clock.h"
 
 // The streams and the device as the scheduler's policies see them: plain values. A policy is a struct whose members are
 // its constants and whose functions depend on these and their arguments alone, the time included.
 namespace qtts {
-
-using StreamClock = std::chrono::steady_clock;
 
 inline constexpr std::chrono::milliseconds kFrameTime{80};
 // The part of a frame's time that steps may take. The rest is a reserve for what StepCost lacks: times of steps scatter
