@@ -29,7 +29,7 @@ bool StepPolicy::CanGoOn(const DeviceView& device, const StreamView& stream) con
 
 int StepPolicy::FirstFramesTogether(const DeviceView& device) const {
   if (!device.many || !device.cost.known) return 1;
-  const double seconds = device.cost.SecondsOf(device.in_time());
+  const double seconds = device.SecondsWithPrompts(device.in_time());
   // A newcomer that joins has its next frame a step of all later, and in such a step it may take longer than a frame is
   // played.
   if (seconds > join_seconds) return 3;

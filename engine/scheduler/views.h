@@ -62,6 +62,10 @@ struct DeviceView {
   int speaking() const { return slots - free_slots; }
   // Returns the number of slots that have deadlines: the real-time ones; all while there is none.
   int in_time() const { return real_time > 0 ? real_time : speaking(); }
+  // Returns the predicted time of a step of `streams` streams, beside the prompts that come in a frame's time.
+  double SecondsWithPrompts(int streams) const {
+    return cost.SecondsOf(streams, prompts_a_second * std::chrono::duration<double>(kFrameTime).count());
+  }
 };
 
 }  // namespace qtts

@@ -54,12 +54,12 @@ struct DeviceTimes {
   static DeviceTimes Exact17B() {
     return {{{0, 2.1}, {1, 2.2}, {8, 3.7}, {64, 8.7}, {128, 12.2}, {256, 19.2}, {512, 35.5}, {1024, 67.0},
              {4096, 262}},
-            1.3, 0.65};
+            1.2, 0.3};
   }
   static DeviceTimes Fast17B() {
     return {{{0, 2.0}, {1, 2.1}, {8, 3.4}, {64, 7.2}, {128, 10.5}, {256, 15.2}, {512, 26.5}, {1024, 47.0},
              {1792, 78.0}, {4096, 178}},
-            1.3, 0.65};
+            1.2, 0.3};
   }
 };
 
@@ -109,6 +109,10 @@ class SimulatedWorld : public StreamClock::Simulation {
   StreamClock::time_point start() const { return start_; }
   StreamClock::time_point end() const { return end_; }
   bool Sleep(const std::optional<StreamClock::time_point>& until) override {
+    {
+      std::unique_lock lock(mutex_);
+      changed_.wait(lock, [this] { return begun_; });
+    }
     auto next = until.value_or(end_);
     if (!events_.empty()) next = std::min(next, events_.top().time);
     PassUntil(next);
@@ -131,8 +135,11 @@ class SimulatedWorld : public StreamClock::Simulation {
     over_ = true;
     changed_.notify_all();
   }
-  void AwaitEnd() {
+  // Lets time begin, on the scheduler's thread, and waits for its end.
+  void Run() {
     std::unique_lock lock(mutex_);
+    begun_ = true;
+    changed_.notify_all();
     changed_.wait(lock, [this] { return over_; });
   }
 
@@ -152,6 +159,7 @@ class SimulatedWorld : public StreamClock::Simulation {
   std::priority_queue<Event> events_;
   std::mutex mutex_;
   std::condition_variable changed_;
+  bool begun_ = false;
   bool over_ = false;
 };
 
@@ -323,16 +331,11 @@ class SimulatedLoad {
       results_.parkings = scheduler_->occupancy().parkings;
       results_.busy = simulated->busy_ms() / 1e3 / options_.seconds;
     });
-    // The first listener wakes the scheduler, whose thread runs everything from then on.
-    if (options_.arrivals > 0) {
-      Arrive();
-    } else {
-      for (int i = 1; i < options_.streams; ++i) {
-        world_.At(world_.start() + Seconds(options_.ramp * i / options_.streams), [this] { Start(); });
-      }
-      Start();
+    if (options_.arrivals > 0) world_.At(world_.start(), [this] { Arrive(); });
+    for (int i = 0; i < options_.streams; ++i) {
+      world_.At(world_.start() + Seconds(options_.ramp * i / options_.streams), [this] { Start(); });
     }
-    world_.AwaitEnd();
+    world_.Run();
     scheduler->reset();
     StreamClock::Simulate(nullptr);
     return results_;
