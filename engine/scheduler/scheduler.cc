@@ -306,6 +306,7 @@ bool Scheduler::SubmitStep() {
   }
   submission.step.prompts = std::exchange(prompts_run_, 0);
   planner_.NoteReadAhead(steps_to_submit_.size());
+  meter_.Submit(&submission.step, &lists_.device);
   if (Status status = backend_->Submit(steps_to_submit_); !status.ok()) {
     FailAll(status);
     return false;

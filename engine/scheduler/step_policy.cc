@@ -45,7 +45,7 @@ bool StepPolicy::HasOwnStep(const DeviceView& device, const StreamView& stream) 
 
 bool StepPolicy::ComesAlong(const DeviceView& device, const StreamView& stream, size_t rows,
                             StreamClock::time_point now) const {
-  return stream.plays && stream.NeedsFrame(now) - TimeAhead(device, rows, reserve) <= now;
+  return stream.plays && stream.NeedsFrame(now) - TimeAhead(device, rows, device.busy ? busy_reserve : reserve, now) <= now;
 }
 
 int StepPolicy::Groups(const DeviceView& device) const {
@@ -58,14 +58,16 @@ bool StepPolicy::IsEnough(const DeviceView& device, size_t ready) const {
   return !device.cost.known || static_cast<int64_t>(ready) >= RowsOfGroup(device, Groups(device));
 }
 
-StreamClock::duration StepPolicy::TimeAhead(const DeviceView& device, size_t rows, StreamClock::duration spare) {
+StreamClock::duration StepPolicy::TimeAhead(const DeviceView& device, size_t rows, StreamClock::duration spare,
+                                            StreamClock::time_point now) {
   const std::chrono::duration<double> step(device.cost.SecondsOf(static_cast<int64_t>(rows)));
-  return spare + std::chrono::duration_cast<StreamClock::duration>(step);
+  return spare + std::max(device.done_at - now, StreamClock::duration::zero()) +
+         std::chrono::duration_cast<StreamClock::duration>(step);
 }
 
 StreamClock::time_point StepPolicy::GatherUntil(const DeviceView& device, std::span<const StreamView> ready,
                                                 StreamClock::time_point since, StreamClock::time_point now) const {
-  const auto ahead = TimeAhead(device, ready.size(), device.busy ? busy_reserve : reserve);
+  const auto ahead = TimeAhead(device, ready.size(), device.busy ? busy_reserve : reserve, now);
   // A device that has time makes frames in store.
   StreamClock::time_point until = device.busy ? now + kFrameTime : since + kFrameTime / Groups(device);
   for (const StreamView& stream : ready) {

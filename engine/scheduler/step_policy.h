@@ -67,7 +67,8 @@ struct StepPolicy {
   int Groups(const DeviceView& device) const;
   // Returns how long before a frame is needed a step of `rows` streams has to begin, for the frame to be there `spare`
   // before.
-  static StreamClock::duration TimeAhead(const DeviceView& device, size_t rows, StreamClock::duration spare);
+  static StreamClock::duration TimeAhead(const DeviceView& device, size_t rows, StreamClock::duration spare,
+                                         StreamClock::time_point now);
 };
 
 }  // namespace qtts

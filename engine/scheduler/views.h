@@ -57,6 +57,7 @@ struct DeviceView {
   bool short_of_pages = false;  // a stream is parked, or ContextPages::IsShort()
   bool read_ahead = false;      // many streams' readers take frames much faster than they are played
   StepCost cost;
+  StreamClock::time_point done_at;  // when it has done what was submitted, as predicted
   double prompts_a_second = 0;  // work on prompts in frames' work, of about the last second
 
   int speaking() const { return slots - free_slots; }
