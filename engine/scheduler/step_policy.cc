@@ -11,7 +11,7 @@ int64_t RowsOfGroup(const DeviceView& device, int groups) { return (device.speak
 }  // namespace
 
 bool StepPolicy::IsBusy(const DeviceView& device) const {
-  return device.cost.known && device.cost.SecondsOf(device.in_time()) > busy_seconds;
+  return device.cost.known && device.SecondsWithPrompts(device.in_time()) > busy_seconds;
 }
 
 int64_t StepPolicy::Lead(const DeviceView& device, int64_t lead) const {
