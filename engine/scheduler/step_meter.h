@@ -18,10 +18,10 @@ class StepMeter {
  public:
   // A step that is over.
   struct Step {
-    StreamClock::time_point start;  // when it was submitted
-    int64_t rows = 0;               // streams
-    int64_t positions = 0;          // those that the streams attend to
-    double prompts = 0;             // work on prompts since the step before, in frames' work
+    StreamClock::time_point start;       // when it was submitted
+    int64_t rows = 0;                    // streams
+    int64_t positions = 0;               // those that the streams attend to
+    double prompts = 0;                  // work on prompts since the step before, in frames' work
     StreamClock::duration predicted{0};  // its time; set by Submit()
   };
 
@@ -37,7 +37,7 @@ class StepMeter {
  private:
   StepModel model_;
   PeriodWatch watch_;
-  StreamClock::time_point ended_;  // the last step
+  StreamClock::time_point ended_;    // the last step
   StreamClock::duration queued_{0};  // predicted time of the steps that have not ended
   std::atomic<uint64_t> steps_ = 0;
   std::atomic<uint64_t> frames_ = 0;

@@ -45,7 +45,8 @@ bool StepPolicy::HasOwnStep(const DeviceView& device, const StreamView& stream) 
 
 bool StepPolicy::ComesAlong(const DeviceView& device, const StreamView& stream, size_t rows,
                             StreamClock::time_point now) const {
-  return stream.plays && stream.NeedsFrame(now) - TimeAhead(device, rows, device.busy ? busy_reserve : reserve, now) <= now;
+  return stream.plays &&
+         stream.NeedsFrame(now) - TimeAhead(device, rows, device.busy ? busy_reserve : reserve, now) <= now;
 }
 
 int StepPolicy::Groups(const DeviceView& device) const {

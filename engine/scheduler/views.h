@@ -58,7 +58,7 @@ struct DeviceView {
   bool read_ahead = false;      // many streams' readers take frames much faster than they are played
   StepCost cost;
   StreamClock::time_point done_at;  // when it has done what was submitted, as predicted
-  double prompts_a_second = 0;  // work on prompts in frames' work, of about the last second
+  double prompts_a_second = 0;      // work on prompts in frames' work, of about the last second
 
   int speaking() const { return slots - free_slots; }
   // Returns the number of slots that have deadlines: the real-time ones; all while there is none.

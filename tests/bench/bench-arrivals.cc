@@ -95,8 +95,7 @@ int main(int argc, char** argv) {
   const auto tokenizer = Take(qtts::Tokenizer::Load(QTTS_BENCH_VOICE));
   const auto prompts =
       std::make_shared<const qtts::PromptBuilder>(Take(qtts::PromptBuilder::Create(checkpoint->config(), tokenizer)));
-  std::printf("a simulated device, %g times as slow as its table; %d slots\n", options.load.slower,
-              options.load.slots);
+  std::printf("a simulated device, %g times as slow as its table; %d slots\n", options.load.slower, options.load.slots);
   std::printf("%8s %9s %17s %17s %9s  %-17s %17s %4s\n", "a second", "at once", "frame 0, p50/p95", "sound, p50/p95",
               "frames", "gaps: 1, 2, 3, on", "all s/longest ms", "busy %");
   SimulatedOptions load = options.load;

@@ -36,7 +36,7 @@ namespace qtts::bench {
 struct DeviceTimes {
   // Time in ms of a step by its number of rows, contexts of some 130 positions.
   std::vector<std::pair<double, double>> steps;
-  double prompt_ms = 0.9;          // a prompt
+  double prompt_ms = 0.9;           // a prompt
   double further_prompt_ms = 0.45;  // each further one of the same pass
 
   double StepMs(double rows) const {
@@ -48,18 +48,27 @@ struct DeviceTimes {
 
   // One H100.
   static DeviceTimes Exact06B() {
-    return {{{0, 1.5}, {1, 1.59}, {8, 2.46}, {64, 6.74}, {128, 9.3}, {256, 15.0}, {512, 27.9}, {1024, 56.3},
-             {4096, 225}}};
+    return {
+        {{0, 1.5}, {1, 1.59}, {8, 2.46}, {64, 6.74}, {128, 9.3}, {256, 15.0}, {512, 27.9}, {1024, 56.3}, {4096, 225}}};
   }
   static DeviceTimes Exact17B() {
-    return {{{0, 2.1}, {1, 2.2}, {8, 3.7}, {64, 8.7}, {128, 12.2}, {256, 19.2}, {512, 35.5}, {1024, 67.0},
-             {4096, 262}},
-            1.2, 0.3};
+    return {{{0, 2.1}, {1, 2.2}, {8, 3.7}, {64, 8.7}, {128, 12.2}, {256, 19.2}, {512, 35.5}, {1024, 67.0}, {4096, 262}},
+            1.2,
+            0.3};
   }
   static DeviceTimes Fast17B() {
-    return {{{0, 2.0}, {1, 2.1}, {8, 3.4}, {64, 7.2}, {128, 10.5}, {256, 15.2}, {512, 26.5}, {1024, 47.0},
-             {1792, 78.0}, {4096, 178}},
-            1.2, 0.3};
+    return {{{0, 2.0},
+             {1, 2.1},
+             {8, 3.4},
+             {64, 7.2},
+             {128, 10.5},
+             {256, 15.2},
+             {512, 26.5},
+             {1024, 47.0},
+             {1792, 78.0},
+             {4096, 178}},
+            1.2,
+            0.3};
   }
 };
 
@@ -74,9 +83,9 @@ struct SimulatedOptions {
   int least_frames = 22;
   int most_frames = 180;
   int slots = 1024;
-  double slower = 1;      // the device takes so many times as long
-  double hiccups = 0;     // of a thousand steps so many take kHiccupMs longer
-  int64_t pages = 0;      // 0: no limit
+  double slower = 1;   // the device takes so many times as long
+  double hiccups = 0;  // of a thousand steps so many take kHiccupMs longer
+  int64_t pages = 0;   // 0: no limit
   int64_t prompt_rows = 35;
   unsigned seed = 1;
 };
@@ -85,7 +94,7 @@ struct SimulatedResults {
   std::vector<double> first_frames, first_sounds;  // ms; the sound is frame 1, since frame 0 is often silent
   int64_t frames = 0;
   int64_t refused = 0;
-  std::array<int64_t, 4> late_of = {};  // frames late: 1, 2, 3, and all that follow
+  std::array<int64_t, 4> late_of = {};   // frames late: 1, 2, 3, and all that follow
   double longest_gap = 0, all_gaps = 0;  // ms
   size_t most_at_once = 0;
   int most_parked = 0;
@@ -148,9 +157,7 @@ class SimulatedWorld : public StreamClock::Simulation {
     StreamClock::time_point time;
     uint64_t number;
     std::function<void()> run;
-    bool operator<(const Event& other) const {
-      return std::tie(time, number) > std::tie(other.time, other.number);
-    }
+    bool operator<(const Event& other) const { return std::tie(time, number) > std::tie(other.time, other.number); }
   };
   const StreamClock::time_point start_{std::chrono::hours(1)};
   const StreamClock::time_point end_;
@@ -359,7 +366,8 @@ class SimulatedLoad {
   }
 
   void Arrive() {
-    world_.At(world_.now() + Seconds(std::exponential_distribution<>(options_.arrivals)(random_)), [this] { Arrive(); });
+    world_.At(world_.now() + Seconds(std::exponential_distribution<>(options_.arrivals)(random_)),
+              [this] { Arrive(); });
     Start();
   }
 
@@ -371,10 +379,10 @@ class SimulatedLoad {
     auto listener = std::make_shared<Listener>();
     listener->asked = world_.now();
     // A frame is heard by the events that follow: the scheduler must not be called back.
-    listener->stream = std::make_shared<StreamState>(
-        prompts_, tokenizer_, request, 25, [this, weak = std::weak_ptr<Listener>(listener)] {
-          if (const auto changed = weak.lock()) Note(changed);
-        });
+    listener->stream = std::make_shared<StreamState>(prompts_, tokenizer_, request, 25,
+                                                     [this, weak = std::weak_ptr<Listener>(listener)] {
+                                                       if (const auto changed = weak.lock()) Note(changed);
+                                                     });
     if (const Status status = listener->stream->Begin(); !status.ok()) return;
     ++speaking_;
     listeners_.push_back(listener);
