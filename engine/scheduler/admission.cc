@@ -11,8 +11,7 @@ Verdict Admission::Decide(const DeviceView& device, const WaitingView& first, do
 
 bool Admission::HasTime(const DeviceView& device, bool real_time, double slowness) const {
   if (!device.many || device.real_time == 0 || !device.cost.known || !real_time) return true;
-  const double prompts = device.prompts_a_second * std::chrono::duration<double>(kFrameTime).count();
-  return device.cost.SecondsOf(device.real_time + 1, prompts) * slowness <= max_busy_seconds;
+  return device.SecondsWithPrompts(device.real_time + 1) * slowness <= max_busy_seconds;
 }
 
 std::optional<StreamClock::time_point> Admission::Deadline(std::chrono::nanoseconds max_wait, bool goes_on,

@@ -71,6 +71,14 @@ void Inbox::Await(bool wait, const std::optional<StreamClock::time_point>& until
 }
 
 void Inbox::Wait(const std::optional<StreamClock::time_point>& until) {
+  if (StreamClock::Simulation* const simulation = StreamClock::simulation()) {
+    for (bool goes_on = true; goes_on;) {
+      if (called_ || (until && simulation->now() >= *until)) return;
+      mutex_.unlock();
+      goes_on = simulation->Sleep(until);
+      mutex_.lock();
+    }
+  }
   for (;;) {
     while (!called_ && !expected_) {
       if (!until) {

@@ -23,6 +23,7 @@ Scheduler::Scheduler(std::unique_ptr<Backend> backend)
   DeviceView& device = lists_.device;
   device.slots = device.free_slots = backend_->max_slots();
   device.many = backend_->beside_host() && device.slots > kDefaultVoices;
+  meter_.Begin(backend_->step_times(), &device);
   if (PagedContexts* const paged = backend_->paged()) parking_ = std::make_unique<Parking>(paged, &lists_);
 }
 
@@ -306,6 +307,7 @@ bool Scheduler::SubmitStep() {
   }
   submission.step.prompts = std::exchange(prompts_run_, 0);
   planner_.NoteReadAhead(steps_to_submit_.size());
+  meter_.Submit(&submission.step, &lists_.device);
   if (Status status = backend_->Submit(steps_to_submit_); !status.ok()) {
     FailAll(status);
     return false;

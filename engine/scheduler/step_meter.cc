@@ -10,10 +10,24 @@
 
 namespace qtts {
 
+void StepMeter::Begin(std::span<const StepTime> times, DeviceView* device) {
+  for (const StepTime& step : times) model_.AddMeasured(step.rows, step.positions, step.seconds);
+  device->cost = model_.Cost();
+}
+
+void StepMeter::Submit(Step* step, DeviceView* device) {
+  step->predicted = std::chrono::duration_cast<StreamClock::duration>(
+      std::chrono::duration<double>(device->cost.Seconds(step->rows, step->positions, step->prompts)));
+  queued_ += step->predicted;
+  device->done_at = std::max(device->done_at, step->start) + step->predicted;
+}
+
 // Adds a step. Its time begins when the device was done with the one before.
 void StepMeter::Add(const Step& step, StreamClock::time_point now, const StepPolicy& policy, DeviceView* device) {
   const std::chrono::nanoseconds took = now - std::max(step.start, ended_);
   const std::chrono::duration<double> passed = now - std::exchange(ended_, now);
+  queued_ -= step.predicted;
+  device->done_at = now + queued_;
   ++steps_;
   frames_ += static_cast<uint64_t>(step.rows);
   nanoseconds_ += took.count();

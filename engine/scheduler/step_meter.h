@@ -4,7 +4,9 @@
 
 #include <atomic>
 #include <cstdint>
+#include <span>
 
+#include "backend/backend.h"
 #include "qtts/engine_options.h"
 #include "scheduler/period_watch.h"
 #include "scheduler/step_model.h"
@@ -18,12 +20,17 @@ class StepMeter {
  public:
   // A step that is over.
   struct Step {
-    StreamClock::time_point start;  // when it was submitted
-    int64_t rows = 0;               // streams
-    int64_t positions = 0;          // those that the streams attend to
-    double prompts = 0;             // work on prompts since the step before, in frames' work
+    StreamClock::time_point start;       // when it was submitted
+    int64_t rows = 0;                    // streams
+    int64_t positions = 0;               // those that the streams attend to
+    double prompts = 0;                  // work on prompts since the step before, in frames' work
+    StreamClock::duration predicted{0};  // its time; set by Submit()
   };
 
+  // Takes times that the device measured before the first step.
+  void Begin(std::span<const StepTime> times, DeviceView* device);
+  // Counts a step that is submitted, and tells `device` when it will be done.
+  void Submit(Step* step, DeviceView* device);
   // Counts a step that ended at `now`, and updates what `device` tells of its speed.
   void Add(const Step& step, StreamClock::time_point now, const StepPolicy& policy, DeviceView* device);
   // Returns PeriodWatch::slowness().
@@ -34,7 +41,8 @@ class StepMeter {
  private:
   StepModel model_;
   PeriodWatch watch_;
-  StreamClock::time_point ended_;  // the last step
+  StreamClock::time_point ended_;    // the last step
+  StreamClock::duration queued_{0};  // predicted time of the steps that have not ended
   std::atomic<uint64_t> steps_ = 0;
   std::atomic<uint64_t> frames_ = 0;
   std::atomic<int64_t> nanoseconds_ = 0;

@@ -11,7 +11,7 @@ int64_t RowsOfGroup(const DeviceView& device, int groups) { return (device.speak
 }  // namespace
 
 bool StepPolicy::IsBusy(const DeviceView& device) const {
-  return device.cost.known && device.cost.SecondsOf(device.in_time()) > busy_seconds;
+  return device.cost.known && device.SecondsWithPrompts(device.in_time()) > busy_seconds;
 }
 
 int64_t StepPolicy::Lead(const DeviceView& device, int64_t lead) const {
@@ -29,7 +29,7 @@ bool StepPolicy::CanGoOn(const DeviceView& device, const StreamView& stream) con
 
 int StepPolicy::FirstFramesTogether(const DeviceView& device) const {
   if (!device.many || !device.cost.known) return 1;
-  const double seconds = device.cost.SecondsOf(device.in_time());
+  const double seconds = device.SecondsWithPrompts(device.in_time());
   // A newcomer that joins has its next frame a step of all later, and in such a step it may take longer than a frame is
   // played.
   if (seconds > join_seconds) return 3;
@@ -45,7 +45,8 @@ bool StepPolicy::HasOwnStep(const DeviceView& device, const StreamView& stream) 
 
 bool StepPolicy::ComesAlong(const DeviceView& device, const StreamView& stream, size_t rows,
                             StreamClock::time_point now) const {
-  return stream.plays && stream.NeedsFrame(now) - TimeAhead(device, rows, reserve) <= now;
+  return stream.plays &&
+         stream.NeedsFrame(now) - TimeAhead(device, rows, device.busy ? busy_reserve : reserve, now) <= now;
 }
 
 int StepPolicy::Groups(const DeviceView& device) const {
@@ -58,14 +59,16 @@ bool StepPolicy::IsEnough(const DeviceView& device, size_t ready) const {
   return !device.cost.known || static_cast<int64_t>(ready) >= RowsOfGroup(device, Groups(device));
 }
 
-StreamClock::duration StepPolicy::TimeAhead(const DeviceView& device, size_t rows, StreamClock::duration spare) {
+StreamClock::duration StepPolicy::TimeAhead(const DeviceView& device, size_t rows, StreamClock::duration spare,
+                                            StreamClock::time_point now) {
   const std::chrono::duration<double> step(device.cost.SecondsOf(static_cast<int64_t>(rows)));
-  return spare + std::chrono::duration_cast<StreamClock::duration>(step);
+  return spare + std::max(device.done_at - now, StreamClock::duration::zero()) +
+         std::chrono::duration_cast<StreamClock::duration>(step);
 }
 
 StreamClock::time_point StepPolicy::GatherUntil(const DeviceView& device, std::span<const StreamView> ready,
                                                 StreamClock::time_point since, StreamClock::time_point now) const {
-  const auto ahead = TimeAhead(device, ready.size(), device.busy ? busy_reserve : reserve);
+  const auto ahead = TimeAhead(device, ready.size(), device.busy ? busy_reserve : reserve, now);
   // A device that has time makes frames in store.
   StreamClock::time_point until = device.busy ? now + kFrameTime : since + kFrameTime / Groups(device);
   for (const StreamView& stream : ready) {

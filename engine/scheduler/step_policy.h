@@ -18,13 +18,14 @@ struct StepPolicy {
   int max_groups = 8;
   // Time that the steps of all groups may take together.
   double max_busy_seconds = kMaxBusySeconds;
-  // A device is busy while a step of all takes longer: half of a frame's time.
+  // A device is busy while a step of all, with the prompts that come meanwhile, takes longer: half of a frame's time.
   double busy_seconds = 0.040;
   // Frames that streams of a busy device are ahead of their readers. More would be made instead of newcomers' frames.
   int64_t busy_lead = 4;
   // Frames of an utterance that have steps of their own. The first one is often silent.
   int64_t newcomer_frames = 2;
-  // Time of a step of all above which newcomers join it: their own steps would take the time that others need.
+  // Time of a step of all, and of the prompts that come meanwhile, above which newcomers join it: their own steps would
+  // take the time that others need.
   double join_seconds = 0.060;
   // The same where readers take all that the device makes: more than `read_ahead_share` of the streams of a step are
   // read by `read_ahead` faster than they are played. An application's queues take a second in advance.
@@ -36,7 +37,7 @@ struct StepPolicy {
   std::chrono::milliseconds reserve{10};
   std::chrono::milliseconds busy_reserve{50};
 
-  // Returns true if a step of all takes more than half of a frame's time.
+  // Returns true if a step of all, with the prompts that come meanwhile, takes more than half of a frame's time.
   bool IsBusy(const DeviceView& device) const;
   // Returns the number of frames that a stream may be ahead of its reader. While pages are short it is the stream's own
   // one: a stream that is far ahead can be parked for long, and so is copied less often.
@@ -65,9 +66,10 @@ struct StepPolicy {
 
  private:
   int Groups(const DeviceView& device) const;
-  // Returns how long before a frame is needed a step of `rows` streams has to begin, for the frame to be there `spare`
-  // before.
-  static StreamClock::duration TimeAhead(const DeviceView& device, size_t rows, StreamClock::duration spare);
+  // Returns how long before a frame is needed a step of `rows` streams has to be submitted, for the frame to be there
+  // `spare` before: the device first does what was submitted earlier.
+  static StreamClock::duration TimeAhead(const DeviceView& device, size_t rows, StreamClock::duration spare,
+                                         StreamClock::time_point now);
 };
 
 }  // namespace qtts

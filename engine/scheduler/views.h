@@ -7,12 +7,11 @@
 #include <cstdint>
 
 #include "scheduler/step_model.h"
+#include "scheduler/stream_clock.h"
 
 // The streams and the device as the scheduler's policies see them: plain values. A policy is a struct whose members are
 // its constants and whose functions depend on these and their arguments alone, the time included.
 namespace qtts {
-
-using StreamClock = std::chrono::steady_clock;
 
 inline constexpr std::chrono::milliseconds kFrameTime{80};
 // The part of a frame's time that steps may take. The rest is a reserve for what StepCost lacks: times of steps scatter
@@ -58,11 +57,16 @@ struct DeviceView {
   bool short_of_pages = false;  // a stream is parked, or ContextPages::IsShort()
   bool read_ahead = false;      // many streams' readers take frames much faster than they are played
   StepCost cost;
-  double prompts_a_second = 0;  // work on prompts in frames' work, of about the last second
+  StreamClock::time_point done_at;  // when it has done what was submitted, as predicted
+  double prompts_a_second = 0;      // work on prompts in frames' work, of about the last second
 
   int speaking() const { return slots - free_slots; }
   // Returns the number of slots that have deadlines: the real-time ones; all while there is none.
   int in_time() const { return real_time > 0 ? real_time : speaking(); }
+  // Returns the predicted time of a step of `streams` streams, beside the prompts that come in a frame's time.
+  double SecondsWithPrompts(int streams) const {
+    return cost.SecondsOf(streams, prompts_a_second * std::chrono::duration<double>(kFrameTime).count());
+  }
 };
 
 }  // namespace qtts

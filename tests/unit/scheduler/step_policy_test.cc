@@ -39,6 +39,11 @@ TEST(StepPolicyTest, ADeviceIsBusyFromHalfOfAFramesTimeOn) {
   DeviceView unknown = DeviceOf(41);
   unknown.cost.known = false;
   EXPECT_FALSE(policy.IsBusy(unknown)) << "nothing is known of its speed";
+  // 25 prompts a second of 1 ms each are 2 ms in a frame's time.
+  DeviceView prompts = DeviceOf(39);
+  prompts.cost.prompt = 1e-3;
+  prompts.prompts_a_second = 25;
+  EXPECT_TRUE(policy.IsBusy(prompts));
   // 300 streams at 0.2 ms each are 60 ms, the 100 real-time ones of them 20 ms.
   DeviceView mixed = DeviceOf(0, 300);
   mixed.cost.row = 0.2e-3;
@@ -108,6 +113,11 @@ TEST(StepPolicyTest, FirstFramesComeTogetherWhereTheNextOneTakesLong) {
     device.cost.known = row.known;
     EXPECT_EQ(StepPolicy().FirstFramesTogether(device), row.frames) << row.name;
   }
+  // Prompts come before these steps: 25 a second of 1 ms each are 2 ms in a frame's time.
+  DeviceView prompts = DeviceOf(59);
+  prompts.cost.prompt = 1e-3;
+  prompts.prompts_a_second = 25;
+  EXPECT_EQ(StepPolicy().FirstFramesTogether(prompts), 3);
 }
 
 TEST(StepPolicyTest, NewcomersHaveTwoStepsOfTheirOwn) {
@@ -135,7 +145,7 @@ TEST(StepPolicyTest, NewcomersHaveTwoStepsOfTheirOwn) {
 
 TEST(StepPolicyTest, ANewcomersStepTakesAlongThoseThatCantWait) {
   // A step takes 30 ms, and frames are due 10 ms before they are needed.
-  const DeviceView device = DeviceOf(30);
+  DeviceView device = DeviceOf(30);
   const auto comes = [&](const StreamView& stream) { return StepPolicy().ComesAlong(device, stream, 5, kStepNow); };
   EXPECT_TRUE(comes(Speaking(0))) << "its reader waits";
   StreamView stream = Speaking(1);
@@ -144,6 +154,14 @@ TEST(StepPolicyTest, ANewcomersStepTakesAlongThoseThatCantWait) {
   EXPECT_FALSE(comes(Speaking(2)));
   stream.plays = false;
   EXPECT_FALSE(comes(stream)) << "its reader has no frame yet";
+  // The stream needs its frame in 160 ms, and on a busy device the frame is due 50 ms before that: the step must begin
+  // within 80 ms.
+  device.busy = true;
+  EXPECT_FALSE(comes(Speaking(2)));
+  device.done_at = kStepNow + milliseconds(79);
+  EXPECT_FALSE(comes(Speaking(2)));
+  device.done_at = kStepNow + milliseconds(80);
+  EXPECT_TRUE(comes(Speaking(2))) << "the step would begin too late";
 }
 
 TEST(StepPolicyTest, EnoughStreamsAreAGroupOfThoseThatSpeak) {
@@ -191,6 +209,12 @@ TEST(StepPolicyTest, ReadyStreamsAreGatheredUntilOneIsDue) {
     const auto until = StepPolicy().GatherUntil(device, row.ready, kStepNow - row.waited, kStepNow);
     EXPECT_EQ(until - kStepNow, std::min<StreamClock::duration>(row.wait_from, milliseconds(80))) << row.name;
   }
+  // A step begins behind what was submitted before.
+  DeviceView queued = DeviceOf(10);
+  queued.busy = true;
+  queued.done_at = kStepNow + milliseconds(15);
+  EXPECT_EQ(StepPolicy().GatherUntil(queued, std::vector<StreamView>{Speaking(1)}, kStepNow, kStepNow),
+            kStepNow + milliseconds(80 - 60 - 15));
   // An idle device makes frames in store once a group's part of a frame's time is over.
   const std::vector<StreamView> ready = {Speaking(9)};
   EXPECT_EQ(StepPolicy().GatherUntil(DeviceOf(9), ready, kStepNow - milliseconds(4), kStepNow),

@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: LGPL-2.1-or-later
+// Crowds above a simulated device, on a simulated clock: nothing here depends on the machine.
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "bench/simulated_load.h"
+#include "scheduler_fixture.h"
+
+namespace qtts {
+namespace {
+
+using bench::DeviceTimes;
+using bench::SimulatedLoad;
+using bench::SimulatedOptions;
+using bench::SimulatedResults;
+
+class ColdStartTest : public SchedulerTest {
+ protected:
+  static SimulatedResults Run(const SimulatedOptions& options) {
+    auto results = SimulatedLoad(options, prompts_, tokenizer_).Run();
+    EXPECT_TRUE(results.ok()) << results.status().message();
+    return results.ok() ? *results : SimulatedResults();
+  }
+};
+
+SimulatedOptions Crowd(const DeviceTimes& times, int streams, double ramp) {
+  return {.times = times,
+          .streams = streams,
+          .ramp = ramp,
+          .seconds = ramp + 3,
+          .least_frames = 100,
+          .most_frames = 280,
+          .slots = streams + 100};
+}
+
+// All listeners that a card holds come within seconds of its start.
+TEST_F(ColdStartTest, NobodyIsLateOrRefused) {
+  struct Row {
+    const char* name;
+    DeviceTimes times;
+    int streams;
+  };
+  for (const Row& row : std::vector<Row>{{"0.6B", DeviceTimes::Exact06B(), 1000},
+                                         {"1.7B", DeviceTimes::Exact17B(), 950},
+                                         {"1.7B, fewer", DeviceTimes::Exact17B(), 850}}) {
+    for (const int ramp : {2, 4, 8}) {
+      SCOPED_TRACE(std::string(row.name) + " within " + std::to_string(ramp) + " s");
+      const SimulatedResults results = Run(Crowd(row.times, row.streams, ramp));
+      EXPECT_EQ(results.late(), 0) << "the longest gap is " << results.longest_gap << " ms";
+      EXPECT_EQ(results.refused, 0);
+      EXPECT_EQ(results.most_at_once, static_cast<size_t>(row.streams));
+      EXPECT_GE(results.first_sounds.size(), static_cast<size_t>(row.streams));
+      EXPECT_LE(SimulatedResults::Quantile(results.first_sounds, 0.95), 1000);
+    }
+  }
+}
+
+// More come at once than a device has time for. It knows from the steps that it timed before the first request how many
+// may begin; those who do are late for a moment at most.
+TEST_F(ColdStartTest, MeasuredStepsKeepTheRestWaiting) {
+  SimulatedOptions options = Crowd(DeviceTimes::Exact17B(), 1700, 0.2);
+  const SimulatedResults results = Run(options);
+  EXPECT_LE(results.late(), 500);
+  options.measured = false;
+  EXPECT_GE(Run(options).late(), 10000) << "all begin while nothing is known";
+}
+
+// Steps that take longer than predicted use up the reserve, and no more.
+TEST_F(ColdStartTest, SomeLongStepsMakeNobodyLate) {
+  SimulatedOptions options = Crowd(DeviceTimes::Exact17B(), 950, 4);
+  options.hiccups = 5;
+  EXPECT_EQ(Run(options).late(), 0);
+}
+
+TEST_F(ColdStartTest, RequestsAtRandomDoNotWait) {
+  struct Row {
+    double arrivals, most_ms;
+  };
+  for (const Row& row : std::vector<Row>{{1, 10}, {10, 10}, {20, 10}, {100, 30}}) {
+    const SimulatedResults results = Run({.arrivals = row.arrivals, .seconds = 10, .most_frames = 120});
+    EXPECT_EQ(results.late(), 0) << row.arrivals;
+    EXPECT_GT(results.first_frames.size(), row.arrivals * 2) << row.arrivals;
+    EXPECT_LE(SimulatedResults::Quantile(results.first_frames, 0.95), row.most_ms) << row.arrivals;
+  }
+}
+
+TEST_F(ColdStartTest, EveryRunIsTheSame) {
+  const SimulatedOptions options = Crowd(DeviceTimes::Exact06B(), 300, 1);
+  const SimulatedResults once = Run(options), again = Run(options);
+  EXPECT_GT(once.frames, 300 * 20);
+  EXPECT_EQ(once.frames, again.frames);
+  EXPECT_EQ(once.first_frames, again.first_frames);
+  EXPECT_EQ(once.first_sounds, again.first_sounds);
+}
+
+}  // namespace
+}  // namespace qtts
