@@ -17,6 +17,7 @@
 #include "device_choice.h"
 #include "encoder/voice_encoder.h"
 #include "frame/frame.h"
+#include "qtts/engine_options.h"
 #include "runtime/code_load.h"
 #include "runtime/device.h"
 #include "runtime/launch.h"
