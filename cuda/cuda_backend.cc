@@ -3,12 +3,9 @@
 #include "cuda_backend.h"
 
 #include <algorithm>
-#include <chrono>
 #include <cstring>
-#include <span>
 #include <string>
 #include <utility>
-#include <vector>
 
 #include "backend/checks.h"
 #include "base/log.h"
@@ -17,7 +14,6 @@
 #include "device_choice.h"
 #include "encoder/voice_encoder.h"
 #include "frame/frame.h"
-#include "qtts/engine_options.h"
 #include "runtime/code_load.h"
 #include "runtime/device.h"
 #include "runtime/launch.h"
@@ -189,7 +185,6 @@ Result<std::unique_ptr<CudaBackend>> CudaBackend::Create(std::shared_ptr<const C
     QTTS_RETURN_IF_ERROR(backend->Collect().status());
   }
   backend->Close(slot);
-  if (backend->max_slots() > kDefaultVoices) QTTS_RETURN_IF_ERROR(backend->MeasureSteps());
   CudaBackend::Impl& loaded = *backend->impl_;
   if (choice.voices < options.max_slots && LogEnabled(LogLevel::kInfo)) {
     Log(LogLevel::kInfo, loaded.name + " has memory for " + std::to_string(choice.voices) +
@@ -197,42 +192,6 @@ Result<std::unique_ptr<CudaBackend>> CudaBackend::Create(std::shared_ptr<const C
   }
   QTTS_RETURN_IF_ERROR(loaded.model->sequences().pages().Measure(loaded.UnusedStateBytes()));
   return backend;
-}
-
-Status CudaBackend::MeasureSteps() {
-  constexpr int kPromptRows = 2;
-  constexpr int kSteps = 3;  // of each size: a first frame, a step that loads what it needs, and the one that counts
-  std::vector<FrameStep> steps;
-  Status status;
-  for (const int rows : {1, 16, 64, 256}) {
-    // The memory of as many slots stays allocated, and not all may ever speak.
-    if (rows > max_slots() / 4) break;
-    while (status.ok() && steps.size() < static_cast<size_t>(rows)) {
-      Prompt prompt;
-      prompt.rows.assign(kPromptRows, PromptRow{0, {}});
-      const Result<SlotId> slot = Open(std::move(prompt), GenerationSettings(), 0);
-      status = slot.status();
-      if (slot.ok()) steps.push_back({*slot, kNoText, {}});
-    }
-    double seconds = 0;
-    for (int i = 0; status.ok() && i < kSteps; ++i) {
-      const Result<double> step = SecondsOfStep(steps);
-      status = step.status();
-      if (step.ok()) seconds = *step;
-      for (FrameStep& next : steps) next.text_id = 0;
-    }
-    if (!status.ok()) break;
-    impl_->step_times.push_back({rows, int64_t{rows} * (kPromptRows + kSteps), seconds});
-  }
-  for (const FrameStep& step : steps) Close(step.slot);
-  return status.code() == StatusCode::kResourceExhausted ? Status::Ok() : status;
-}
-
-Result<double> CudaBackend::SecondsOfStep(std::span<const FrameStep> steps) {
-  const auto begin = std::chrono::steady_clock::now();
-  QTTS_RETURN_IF_ERROR(Submit(steps));
-  QTTS_RETURN_IF_ERROR(Collect().status());
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
 }
 
 Result<LoadMemory> CudaBackend::CountMemory(const Checkpoint& checkpoint, const CudaOptions& options) {
@@ -251,8 +210,6 @@ Result<LoadMemory> CudaBackend::CountMemory(const Checkpoint& checkpoint, const 
 }
 
 int CudaBackend::max_slots() const { return impl_->options.max_slots; }
-
-std::vector<StepTime> CudaBackend::step_times() const { return impl_->step_times; }
 
 ContextPages CudaBackend::pages() const {
   return {kPagePositions, impl_->model->sequences().total_pages(), impl_->model->sequences().free_pages()};

@@ -50,7 +50,6 @@ class CudaBackend : public Backend, public PagedContexts, public SharedPrompts {
   int max_slots() const override;
   PagedContexts* paged() override { return this; }
   SharedPrompts* shared_prompts() override { return this; }
-  std::vector<StepTime> step_times() const override;
   ContextPages pages() const override;
   Result<int64_t> Reserve(SlotId slot) override;
   Status Park(SlotId slot) override;
@@ -70,9 +69,6 @@ class CudaBackend : public Backend, public PagedContexts, public SharedPrompts {
  private:
   struct Impl;
   explicit CudaBackend(std::unique_ptr<Impl> impl);
-  // Runs steps of several sizes, for step_times(). Fewer where memory does not hold their slots.
-  Status MeasureSteps();
-  Result<double> SecondsOfStep(std::span<const FrameStep> steps);
   std::unique_ptr<Impl> impl_;
 };
 

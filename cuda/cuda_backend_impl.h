@@ -110,7 +110,6 @@ struct CudaBackend::Impl {
   std::set<int> free_indices;
   int used_indices = 0;  // indices that were ever taken: their slots have a codec's state
   std::deque<Submission> outstanding;
-  std::vector<StepTime> step_times;
   Status lost;  // not ok once the device is
 
   ~Impl() {
