@@ -131,7 +131,9 @@ def free_port():
 
 
 class Balancer:
-    """HAProxy in front of fronts, with the times and rules that a fleet's has (deploy/environment.sh)."""
+    """HAProxy in front of fronts, with the times and rules that a fleet's has (deploy/environment.sh). Beyond these, a request
+    that is answered with 503 goes to another front: one that drains refuses before HAProxy's checks know. In a fleet Ray
+    tells HAProxy."""
 
     def __init__(self, run, ports):
         def value(name):
@@ -153,7 +155,7 @@ defaults
   timeout http-request 30s
   timeout queue 5s
   retries 3
-  retry-on {value('RETRY_ON')}
+  retry-on {value('RETRY_ON')} 503
   option redispatch 1
   option abortonclose
 frontend all
@@ -180,7 +182,7 @@ backend fronts
 
 
 class Requests:
-    """Short requests at random times on connections of their own, `rate` a second; which of them were lost."""
+    """Short requests at random times, on connections of their own, `rate` a second; which of them were lost."""
 
     def __init__(self, run, server, rate):
         self._run, self._server, self._rate = run, server, rate
