@@ -38,6 +38,7 @@ from measure import client, local, report
 SOURCE = pathlib.Path(__file__).resolve().parent
 BUILD = SOURCE.parent / "build"
 HAPROXY = SOURCE.parent / "haproxy"
+CLIENTS = SOURCE.parent / "clients"  # packages of PyPI of clients, in other versions than the server's
 SENTENCES = SOURCE / "data/recipe/test_sentences.txt"
 PARTS = ("first", "listeners", "poisson", "whole", "opus", "cold", "cards", "kill", "update", "clients")
 SAID = "It is twenty-one dollars and fifty cents, five kilometers."
@@ -481,7 +482,7 @@ async def clients(run):
         environment = {"OPENAI_BASE_URL": f"{front.server.url}/v1", "OPENAI_API_KEY": "none"}
         for name, program in OTHERS.items():
             done = await asyncio.to_thread(subprocess.run, [sys.executable, "-c", program], capture_output=True, text=True, timeout=60,
-                                           env={**os.environ, **environment}, check=False)
+                                           env={**os.environ, **environment, "PYTHONPATH": str(CLIENTS)}, check=False)
             if "ModuleNotFoundError" in done.stderr:
                 print(f"  left out: {name}: not packed ({done.stderr.strip().splitlines()[-1]})")
             else:
@@ -496,6 +497,34 @@ with openai.OpenAI().audio.speech.with_streaming_response.create(
     size = sum(map(len, answer.iter_bytes()))
 assert size > 3840, size
 print(size // 2, "samples")
+""",
+    "Pipecat's": """
+import asyncio, os
+from pipecat.frames.frames import EndFrame, TTSAudioRawFrame, TTSSpeakFrame
+from pipecat.pipeline.pipeline import Pipeline
+from pipecat.pipeline.worker import PipelineWorker
+from pipecat.processors.frame_processor import FrameProcessor
+from pipecat.services.openai.tts import OpenAITTSService
+from pipecat.workers.runner import WorkerRunner
+class Listener(FrameProcessor):
+    size = 0
+    async def process_frame(self, frame, direction):
+        await super().process_frame(frame, direction)
+        if isinstance(frame, TTSAudioRawFrame):
+            self.size += len(frame.audio)
+        await self.push_frame(frame, direction)
+async def main():
+    service = OpenAITTSService(base_url=os.environ["OPENAI_BASE_URL"], api_key="none",
+                               settings=OpenAITTSService.Settings(model="tts-1", voice="alloy"))
+    listener = Listener()
+    worker = PipelineWorker(Pipeline([service, listener]))
+    await worker.queue_frames([TTSSpeakFrame("Good morning."), EndFrame()])
+    runner = WorkerRunner(handle_sigint=False)
+    await runner.add_workers(worker)
+    await runner.run()
+    assert listener.size > 3840, listener.size
+    print(listener.size // 2, "samples")
+asyncio.run(main())
 """,
     "LiveKit's": """
 import asyncio, os
