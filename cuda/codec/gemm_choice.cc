@@ -29,7 +29,7 @@ void ForEachTile(const See& see) {
   }
   for (const int columns : {32, 64, 128}) see(GemmTile{GemmForm::kWide, columns, kWideTiles});
   for (const GemmTile& tile : kWarpgroupTiles) see(tile);
-  for (const int tiles : kStagedTiles) see(GemmTile{GemmForm::kStaged, kStagedColumns, tiles});
+  for (const GemmTile& tile : kStagedTiles) see(tile);
 }
 
 int BlocksOf(const GemmArgs& args, const GemmTile& tile) {
@@ -65,8 +65,8 @@ const ProductTiles* RowOf(const GemmArgs& args, Planes x_planes, const DeviceTra
 // are none, or not enough to occupy nine tenths of the SMs.
 GemmTile StagedTileFor(const GemmArgs& args, Planes x_planes, const DeviceTraits& device) {
   const bool plain = IsPlain(args.epilogue);
-  const GemmTile small = {GemmForm::kStaged, kStagedColumns, plain ? 3 : 4};
-  const GemmTile large = {GemmForm::kStaged, kStagedColumns, plain ? 6 : 8};
+  const GemmTile small = {GemmForm::kStaged, 128, plain ? 3 : 4};
+  const GemmTile large = {GemmForm::kStaged, 128, plain ? 6 : 8};
   const auto serves = [&](const GemmTile& tile) {
     return 10 * BlocksOf(args, tile) >= 9 * device.processors && StagedTakes(args, x_planes, tile, device);
   };

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later
 #include <algorithm>
+#include <iterator>
 
 #include "codec/gemm.h"
 #include "codec/half_math.cuh"
@@ -9,12 +10,13 @@
 #include "runtime/fragment.h"
 
 // Products of many columns by the matrix instruction of a warp, for devices without warpgroups' (`wgmma`). A block
-// multiplies whole tiles of 128 columns. Its threads copy operands into two rings in shared memory: stages, each with
-// the weights of a chunk, and slots, each with a channel block of the tile's columns, which all taps of a convolution
-// read, moved by their lag: a column is copied once for all taps.
+// multiplies whole tiles of 96, 128 or 192 columns. Its threads copy operands into two rings in shared memory: stages,
+// each with the weights of a chunk, and slots, each with a channel block of the tile's columns, which all taps of a
+// convolution read, moved by their lag: a column is copied once for all taps.
 //
-// A warp has 32 columns and 48 or 64 weight rows. Both operands lie in shared memory as the lanes load them, 16 bytes
-// each (UnitFragment), so neither needs ldmatrix or a swizzle.
+// A warp has 32 or 48 columns and 48 or 64 weight rows: the more, the fewer bytes of shared memory it loads for a
+// matrix instruction, and its accumulators take most of its registers. Both operands lie in shared memory as the lanes
+// load them, 16 bytes each (UnitFragment), so neither needs ldmatrix or a swizzle.
 namespace qtts::cuda::codec {
 namespace {
 
@@ -24,15 +26,17 @@ struct StagedArgs {
   Divisor by_across;  // blocks that share a tile of columns
 };
 
-// Compile-time sizes of a block: kWarpRows by 4 warps.
-template <int kWarpTilesOf, int kWarpRowsOf, int kPlanesOf>
+// Compile-time sizes of a block: kWarpRows by kColumns / kWarpColumns warps.
+template <int kWarpTilesOf, int kWarpRowsOf, int kWarpColumnTilesOf, int kColumnsOf, int kPlanesOf>
 struct BlockShape {
   static constexpr int kWarpTiles = kWarpTilesOf, kWarpRows = kWarpRowsOf, kPlanes = kPlanesOf;
+  static constexpr int kColumns = kColumnsOf;
   static constexpr bool kHasEveryEnd = kWarpTiles == 4;
-  static constexpr int kWarpColumnTiles = 4;
+  static constexpr int kWarpColumnTiles = kWarpColumnTilesOf;
   static constexpr int kWarpColumns = kWarpColumnTiles * SumFragment::kColumns;
   static constexpr int kTiles = kWarpTiles * kWarpRows;
-  static constexpr int kThreads = kWarpRows * kStagedColumns / kWarpColumns * 32;
+  static constexpr int kThreads = kWarpRows * kColumns / kWarpColumns * 32;
+  static_assert(kColumns % kWarpColumns == 0);
   static constexpr int kUnits = kTileRows * kChannelBlock / 8;  // 16 bytes each, of a weight tile's chunk, a plane
   static constexpr int kTileBytes = kPlanes * kUnits * 16;
   static constexpr int kStageBytes = StagedStageBytes(kTiles, kPlanes);
@@ -46,8 +50,8 @@ struct BlockShape {
 template <typename Shape>
 struct Extras {
   Constants<Shape::kTiles * kTileRows> constants;
-  Column places[kStagedColumns];
-  float column_scale[Shape::kHasEveryEnd ? kStagedColumns : 1];  // see ScaleColumns()
+  Column places[Shape::kColumns];
+  float column_scale[Shape::kHasEveryEnd ? Shape::kColumns : 1];  // see ScaleColumns()
 };
 
 template <typename Shape>
@@ -131,7 +135,7 @@ class SlotCopies {
   static constexpr int kRowsAtOnce = Shape::kThreads / (kRowBytes / 16);
 
   __device__ __forceinline__ void CopyBlock() {
-    const uintptr_t* const rows = rows_ + (t.plan.streams != 0 ? tap_ * kStagedColumns : 0);
+    const uintptr_t* const rows = rows_ + (t.plan.streams != 0 ? tap_ * Shape::kColumns : 0);
     const int offset = (first_block_ + block_) * kChannelBlock + thread_ % 4 * 8;
     uint32_t to = slots_ + static_cast<uint32_t>(slot_ * t.plan.slot_bytes);
 #pragma unroll 4
@@ -171,16 +175,17 @@ struct WarpSums {
     }
 #pragma unroll
     for (int step = 0; step < 2; ++step) {
-      uint4 w[Shape::kWarpTiles][Shape::kPlanes];
 #pragma unroll
       for (int i = 0; i < Shape::kWarpTiles; ++i) {
+        uint4 w[1][Shape::kPlanes];
 #pragma unroll
         for (int p = 0; p < Shape::kPlanes; ++p) {
-          w[i][p] = *reinterpret_cast<const uint4*>(stage + i * Shape::kTileBytes + p * (Shape::kUnits * 16) +
+          w[0][p] = *reinterpret_cast<const uint4*>(stage + i * Shape::kTileBytes + p * (Shape::kUnits * 16) +
                                                     step * (Shape::kUnits * 8));
         }
+        MultiplyStep<1, Shape::kWarpColumnTiles, Shape::kPlanes>(
+            reinterpret_cast<float(&)[1][Shape::kWarpColumnTiles][4]>(sum[i]), w, x, step);
       }
-      MultiplyStep<Shape::kWarpTiles, Shape::kWarpColumnTiles, Shape::kPlanes>(sum, w, x, step);
     }
   }
   __device__ __forceinline__ void EndSegment(bool first) {
@@ -214,11 +219,11 @@ template <typename Shape>
 __device__ __forceinline__ void PlaceTile(const StagedArgs& t, int first_column, int thread, Column* places,
                                           uintptr_t* rows) {
   if (t.plan.streams != 0) {
-    PlaceRows<kStagedColumns>(t.gemm, first_column, places, rows);
+    PlaceRows<Shape::kColumns>(t.gemm, first_column, places, rows);
     return;
   }
-  PlaceColumns(t.gemm, first_column, kStagedColumns, places);
-  PlaceStaged<Shape::kThreads>(t.gemm, t.plan.halo, t.plan.staged, first_column, kStagedColumns, thread, rows);
+  PlaceColumns(t.gemm, first_column, Shape::kColumns, places);
+  PlaceStaged<Shape::kThreads>(t.gemm, t.plan.halo, t.plan.staged, first_column, Shape::kColumns, thread, rows);
 }
 
 // Prefetches the residuals of the block's tile into L2.
@@ -226,7 +231,7 @@ template <typename Shape>
 __device__ __forceinline__ void PrefetchResiduals(const GemmArgs& a, int first_tile, int first_column, int thread) {
   constexpr int kLine = 32;  // floats
   constexpr int kLines = (Shape::kTiles * kTileRows + kLine - 1) / kLine;
-  for (int i = thread; i < kStagedColumns * kLines; i += Shape::kThreads) {
+  for (int i = thread; i < Shape::kColumns * kLines; i += Shape::kThreads) {
     const int column = first_column + i / kLines;
     if (column >= a.geometry.columns) break;
     PrefetchL2(a.epilogue.residual + static_cast<int64_t>(column) * a.geometry.tiles * kTileRows +
@@ -332,7 +337,7 @@ class WarpEnd {
 };
 
 template <typename Shape, End kEnd>
-__global__ void __launch_bounds__(Shape::kThreads, StagedBlocksOfSm(Shape::kTiles))
+__global__ void __launch_bounds__(Shape::kThreads, StagedBlocksOfSm(Shape::kThreads))
     StagedGemm(const __grid_constant__ StagedArgs t) {
   // Stages [tile][plane][step][lane][8], slots [plane][column][kChannelBlock], Extras, the columns' addresses.
   extern __shared__ __align__(16) char block_memory[];
@@ -341,7 +346,7 @@ __global__ void __launch_bounds__(Shape::kThreads, StagedBlocksOfSm(Shape::kTile
   const int lane = thread % 32;
   const int warp = thread / 32;
   const int column_tile = Divide(static_cast<int>(blockIdx.x), t.by_across);
-  const int first_column = column_tile * kStagedColumns;
+  const int first_column = column_tile * Shape::kColumns;
   const int first_tile = (static_cast<int>(blockIdx.x) - column_tile * t.by_across.value) * Shape::kTiles;
   const int warp_tile = warp % Shape::kWarpRows * Shape::kWarpTiles;
   const int warp_column = warp / Shape::kWarpRows * Shape::kWarpColumns;
@@ -367,7 +372,7 @@ __global__ void __launch_bounds__(Shape::kThreads, StagedBlocksOfSm(Shape::kTile
     CommitCopies();
   }
   if constexpr (kEnd == End::kResidual) PrefetchResiduals<Shape>(a, first_tile, first_column, thread);
-  if constexpr (kEnd == End::kGeneral) ScaleColumns(a, first_column, kStagedColumns, m.column_scale);
+  if constexpr (kEnd == End::kGeneral) ScaleColumns(a, first_column, Shape::kColumns, m.column_scale);
   const int first_stream = Divide(first_column, a.x.by_rows);
   int at[Shape::kWarpColumnTiles];
 #pragma unroll
@@ -416,81 +421,84 @@ __global__ void __launch_bounds__(Shape::kThreads, StagedBlocksOfSm(Shape::kTile
 
 using Kernel = void (*)(StagedArgs);
 
-template <int kWarpRows, int kPlanes>
+template <typename Shape>
 Kernel KernelFor(End end) {
-  using Shape = BlockShape<3, kWarpRows, kPlanes>;
-  switch (end) {
-    case End::kOperand:
-      return StagedGemm<Shape, End::kOperand>;
-    case End::kResidual:
-      return StagedGemm<Shape, End::kResidual>;
-    case End::kTransposed:
-      return StagedGemm<Shape, End::kTransposed>;
-    case End::kPlain:
-    case End::kGeneral:
-      break;
+  if constexpr (Shape::kHasEveryEnd) {
+    // Products before the decoder blocks: their epilogues all differ, and one kernel serves all.
+    return StagedGemm<Shape, End::kGeneral>;
+  } else {
+    switch (end) {
+      case End::kOperand:
+        return StagedGemm<Shape, End::kOperand>;
+      case End::kResidual:
+        return StagedGemm<Shape, End::kResidual>;
+      case End::kTransposed:
+        return StagedGemm<Shape, End::kTransposed>;
+      case End::kPlain:
+      case End::kGeneral:
+        break;
+    }
+    return StagedGemm<Shape, End::kPlain>;
   }
-  return StagedGemm<Shape, End::kPlain>;
 }
 
-// Products before the decoder blocks: their epilogues all differ, and one kernel serves all.
-template <int kPlanes>
-Kernel KernelFor(int tiles, End end) {
-  switch (tiles) {
-    case 8:
-      return StagedGemm<BlockShape<4, 2, kPlanes>, End::kGeneral>;
-    case 4:
-      return StagedGemm<BlockShape<4, 1, kPlanes>, End::kGeneral>;
-    case 6:
-      return KernelFor<2, kPlanes>(end);
+// Calls `use`(a BlockShape) with the one of kStagedTiles, and returns what it does.
+template <int kPlanes, typename Use>
+auto WithShape(const GemmTile& tile, const Use& use) {
+  switch (tile.columns) {
+    case 96:
+      return use(BlockShape<3, 2, 6, 96, kPlanes>());
+    case 192:
+      return tile.tiles == 6 ? use(BlockShape<3, 2, 6, 192, kPlanes>()) : use(BlockShape<3, 1, 6, 192, kPlanes>());
     default:
-      return KernelFor<1, kPlanes>(end);
+      return tile.tiles == 8   ? use(BlockShape<4, 2, 4, 128, kPlanes>())
+             : tile.tiles == 6 ? use(BlockShape<3, 2, 4, 128, kPlanes>())
+             : tile.tiles == 4 ? use(BlockShape<4, 1, 4, 128, kPlanes>())
+                               : use(BlockShape<3, 1, 4, 128, kPlanes>());
   }
 }
-
-Kernel KernelFor(int tiles, int planes, End end) {
-  return planes == 2 ? KernelFor<2>(tiles, end) : KernelFor<1>(tiles, end);
+template <typename Use>
+auto WithShape(const GemmTile& tile, int planes, const Use& use) {
+  return planes == 2 ? WithShape<2>(tile, use) : WithShape<1>(tile, use);
 }
 
-template <int kPlanes>
-constexpr StagedSizes SizesOf(int tiles) {
-  const auto of = [](auto shape) {
+Kernel KernelFor(const GemmTile& tile, int planes, End end) {
+  return WithShape(tile, planes, [&](auto shape) { return KernelFor<decltype(shape)>(end); });
+}
+
+StagedSizes SizesOf(const GemmTile& tile, int planes) {
+  return WithShape(tile, planes, [](auto shape) {
     using Shape = decltype(shape);
     return StagedSizes{Shape::kThreads, sizeof(Extras<Shape>), ExchangeBytes<Shape>()};
-  };
-  return tiles == 8   ? of(BlockShape<4, 2, kPlanes>())
-         : tiles == 4 ? of(BlockShape<4, 1, kPlanes>())
-         : tiles == 6 ? of(BlockShape<3, 2, kPlanes>())
-                      : of(BlockShape<3, 1, kPlanes>());
+  });
 }
 
-StagedSizes SizesOf(int tiles, int planes) { return planes == 2 ? SizesOf<2>(tiles) : SizesOf<1>(tiles); }
-
-StagedPlan Plan(const GemmArgs& args, int tiles, const DeviceTraits& device) {
-  return PlanStaged(args, tiles, SizesOf(tiles, args.weights.planes), device);
+StagedPlan Plan(const GemmArgs& args, const GemmTile& tile, const DeviceTraits& device) {
+  return PlanStaged(args, tile, SizesOf(tile, args.weights.planes), device);
 }
 
 }  // namespace
 
 bool StagedTakes(const GemmArgs& args, Planes x_planes, const GemmTile& tile, const DeviceTraits& device) {
-  if (device.warpgroups || tile.columns != kStagedColumns) return false;
+  const auto is_tile = [&](const GemmTile& known) {
+    return known.columns == tile.columns && known.tiles == tile.tiles;
+  };
+  if (device.warpgroups || std::none_of(std::begin(kStagedTiles), std::end(kStagedTiles), is_tile)) return false;
   if (x_planes != (args.weights.planes == 2 ? Planes::kTwoHalves : Planes::kHalf)) return false;
-  const bool of_plain = tile.tiles == 3 || tile.tiles == 6;
-  if (!of_plain && tile.tiles != 4 && tile.tiles != 8) return false;
-  if (of_plain && !IsPlain(args.epilogue)) return false;
-  return args.geometry.tiles % tile.tiles == 0 && Plan(args, tile.tiles, device).stages != 0;
+  if (tile.tiles % 3 == 0 && !IsPlain(args.epilogue)) return false;
+  return args.geometry.tiles % tile.tiles == 0 && Plan(args, tile, device).stages != 0;
 }
 
 bool StagedShares(const GemmArgs& args, const GemmTile& tile, const DeviceTraits& device) {
-  const StagedPlan plan = Plan(args, tile.tiles, device);
+  const StagedPlan plan = Plan(args, tile, device);
   return plan.stages != 0 && plan.streams == 0;
 }
 
 cudaError_t PrepareStagedGemms(const DeviceTraits& device) {
   for (const int planes : {1, 2}) {
-    for (const int tiles : kStagedTiles) {
+    for (const GemmTile& tile : kStagedTiles) {
       for (const End end : {End::kPlain, End::kOperand, End::kResidual, End::kTransposed}) {
-        const cudaError_t error = PrepareKernel(KernelFor(tiles, planes, end), device.shared_bytes);
+        const cudaError_t error = PrepareKernel(KernelFor(tile, planes, end), device.shared_bytes);
         if (error != cudaSuccess) return error;
       }
     }
@@ -501,14 +509,14 @@ cudaError_t PrepareStagedGemms(const DeviceTraits& device) {
 cudaError_t LaunchStagedGemm(const GemmArgs& args, const GemmTile& tile, const DeviceTraits& device,
                              cudaStream_t stream) {
   const int planes = args.weights.planes;
-  const StagedSizes sizes = SizesOf(tile.tiles, planes);
+  const StagedSizes sizes = SizesOf(tile, planes);
   StagedArgs all;
   all.gemm = args;
-  all.plan = Plan(args, tile.tiles, device);
+  all.plan = Plan(args, tile, device);
   const int across = args.geometry.tiles / tile.tiles;
   all.by_across = Divisor(across);
-  const int blocks = across * CeilDiv(args.geometry.columns, kStagedColumns);
-  return LaunchChained(KernelFor(tile.tiles, planes, EndOf(args.epilogue)), dim3(static_cast<unsigned>(blocks)),
+  const int blocks = across * CeilDiv(args.geometry.columns, tile.columns);
+  return LaunchChained(KernelFor(tile, planes, EndOf(args.epilogue)), dim3(static_cast<unsigned>(blocks)),
                        sizes.threads, StagedBytes(all.plan, sizes), all, device, stream);
 }
 
