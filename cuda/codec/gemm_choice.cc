@@ -92,8 +92,9 @@ cudaError_t PrepareKernels(DeviceTraits* traits) {
   if (error == cudaSuccess) error = PrepareHalfGemms(*traits);
   if (error == cudaSuccess && traits->clusters) error = PrepareClusterGemms();
   if (error == cudaSuccess && traits->warpgroups) error = PrepareWarpgroupGemms(*traits);
-  if (error == cudaSuccess && traits->warpgroups) error = PrepareUnits(*traits);
+  if (error == cudaSuccess && traits->warpgroups) error = PrepareWarpgroupUnits(*traits);
   if (error == cudaSuccess && !traits->warpgroups) error = PrepareStagedGemms(*traits);
+  if (error == cudaSuccess && !traits->warpgroups) error = PrepareStagedUnits(*traits);
   if (error == cudaSuccess) error = PrepareOperators();
   if (error == cudaSuccess) error = PrepareF32Gemm();
   return error;
@@ -114,6 +115,16 @@ cudaError_t LaunchGemm(const GemmArgs& args, Planes x_planes, const GemmTile& ti
       break;
   }
   return LaunchHalfGemm(args, x_planes, tile, device, stream);
+}
+
+bool UnitTakes(const GemmArgs& first, const GemmArgs& second, const UnitWeights& weights, GemmTile* tile,
+               const DeviceTraits& device) {
+  return (device.warpgroups ? WarpgroupUnitTakes : StagedUnitTakes)(first, second, weights, tile, device);
+}
+
+cudaError_t LaunchUnit(const GemmArgs& first, const GemmArgs& second, const UnitWeights& weights,
+                       const DeviceTraits& device, cudaStream_t stream) {
+  return (device.warpgroups ? LaunchWarpgroupUnit : LaunchStagedUnit)(first, second, weights, device, stream);
 }
 
 std::vector<GemmTile> PossibleTiles(const GemmArgs& args, Planes x_planes, const DeviceTraits& device) {

@@ -24,6 +24,9 @@ constexpr int StagedBlocksOfSm(int threads) { return threads <= 128 ? 2 : 1; }
 // Returns the bytes of a stage.
 constexpr int StagedStageBytes(int tiles, int planes) { return tiles * planes * kTileRows * kChannelBlock * 2; }
 
+// Shared memory of a thread block from which a device's SMs hold two blocks of a residual unit (unit_staged.cu).
+inline constexpr size_t kStagedUnitSharedBytes = size_t{163} << 10;
+
 // Sizes of a kernel.
 struct StagedSizes {
   int threads = 0;
