@@ -2,6 +2,8 @@
 #include "codec/gemm_choice.h"
 
 #include <algorithm>
+#include <iterator>
+#include <span>
 
 #include "codec/gemm.h"
 #include "codec/staged_plan.h"
@@ -61,18 +63,23 @@ const ProductTiles* RowOf(const GemmArgs& args, Planes x_planes, const DeviceTra
   return FindTiles(device.warpgroups ? numbers.table : CodecTable::kWarps, args, x_planes);
 }
 
-// Returns the whole tiles for a product, larger ones where only they let taps share columns; `form` is kNarrow if there
-// are none, or not enough to occupy nine tenths of the SMs.
+// Returns the whole tiles for a product; `form` is kNarrow if there are none, or not enough to occupy nine tenths of
+// the SMs. Plain products: warps of 48 by 48 load the fewest bytes for a matrix instruction, two blocks of them on an
+// SM need some 80 KiB each, and one larger block is the next best.
 GemmTile StagedTileFor(const GemmArgs& args, Planes x_planes, const DeviceTraits& device) {
-  const bool plain = IsPlain(args.epilogue);
-  const GemmTile small = {GemmForm::kStaged, 128, plain ? 3 : 4};
-  const GemmTile large = {GemmForm::kStaged, 128, plain ? 6 : 8};
-  const auto serves = [&](const GemmTile& tile) {
-    return 10 * BlocksOf(args, tile) >= 9 * device.processors && StagedTakes(args, x_planes, tile, device);
-  };
-  const bool shares = plain && (args.geometry.taps == 1 || StagedShares(args, small, device));
-  for (const GemmTile& tile : {shares ? small : large, shares ? large : small}) {
-    if (serves(tile)) return tile;
+  const auto tile = [](int columns, int tiles) { return GemmTile{GemmForm::kStaged, columns, tiles}; };
+  const GemmTile plain[] = {tile(96, 6), tile(128, 3), tile(192, 6), tile(128, 6), tile(128, 3)};
+  const GemmTile general[] = {tile(128, 8), tile(128, 4)};
+  const bool is_plain = IsPlain(args.epilogue);
+  for (const GemmTile& candidate : is_plain ? std::span<const GemmTile>(plain) : std::span<const GemmTile>(general)) {
+    // Small tiles whose taps can't share columns come last.
+    if (is_plain && candidate.tiles == 3 && &candidate != std::end(plain) - 1 && args.geometry.taps > 1 &&
+        !StagedShares(args, candidate, device)) {
+      continue;
+    }
+    if (10 * BlocksOf(args, candidate) >= 9 * device.processors && StagedTakes(args, x_planes, candidate, device)) {
+      return candidate;
+    }
   }
   return {};
 }

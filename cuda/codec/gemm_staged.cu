@@ -11,7 +11,7 @@ namespace qtts::cuda::codec {
 namespace {
 
 template <typename Shape, End kEnd>
-__global__ void __launch_bounds__(Shape::kThreads, StagedBlocksOfSm(Shape::kThreads))
+__global__ void __launch_bounds__(Shape::kThreads, StagedBlocksOfSm(Shape::kColumns, Shape::kTiles))
     StagedGemm(const __grid_constant__ StagedArgs t) {
   // Stages [tile][plane][step][lane][8], slots [plane][column][kChannelBlock], StagedMemory, the columns' addresses.
   extern __shared__ __align__(16) char block_memory[];

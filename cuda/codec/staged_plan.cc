@@ -40,7 +40,7 @@ size_t StagedBytes(const StagedPlan& plan, const StagedSizes& sizes) {
 StagedPlan PlanStaged(const GemmArgs& gemm, const GemmTile& tile, const StagedSizes& sizes,
                       const DeviceTraits& device) {
   const GemmGeometry& geometry = gemm.geometry;
-  const auto blocks = static_cast<size_t>(StagedBlocksOfSm(sizes.threads));
+  const auto blocks = static_cast<size_t>(StagedBlocksOfSm(tile.columns, tile.tiles));
   // An SM has kBytesOfDriver more than a block may have.
   const size_t most = (device.shared_bytes + kBytesOfDriver) / blocks - kBytesOfDriver;
   const bool shares = !StreamsColumns(geometry) && geometry.taps > 1;

@@ -18,9 +18,9 @@ inline constexpr GemmTile kStagedTiles[] = {
     {GemmForm::kStaged, 192, 3}, {GemmForm::kStaged, 192, 6}, {GemmForm::kStaged, 128, 8}};
 inline constexpr int kMaxStagedStages = 4;
 
-// Returns the blocks that an SM has at a time. One block's epilogue runs beside the other one's products. A block of
-// eight warps has the SM to itself: it copies operands for more of them.
-constexpr int StagedBlocksOfSm(int threads) { return threads <= 128 ? 2 : 1; }
+// Returns the blocks that an SM has at a time. One block's epilogue runs beside the other one's products. A larger
+// block has the SM to itself: it copies operands for more of them.
+constexpr int StagedBlocksOfSm(int columns, int tiles) { return columns * tiles <= 96 * 6 ? 2 : 1; }
 // Returns the bytes of a stage.
 constexpr int StagedStageBytes(int tiles, int planes) { return tiles * planes * kTileRows * kChannelBlock * 2; }
 

@@ -70,7 +70,7 @@ __device__ __forceinline__ void MakeHidden(const WarpSums<Shape>& sums, const Co
 }
 
 template <int kPlanes, End kEnd>
-__global__ void __launch_bounds__(UnitShape<kPlanes>::kThreads, StagedBlocksOfSm(UnitShape<kPlanes>::kThreads))
+__global__ void __launch_bounds__(UnitShape<kPlanes>::kThreads, StagedBlocksOfSm(kColumns, kTiles))
     StagedUnit(const __grid_constant__ UnitArgs t) {
   using Shape = UnitShape<kPlanes>;
   // As in StagedGemm; then the second product's weights and input, StagedMemory.
