@@ -315,9 +315,9 @@ INSTANTIATE_TEST_SUITE_P(Cards, CodecProductsOfCardTest,
                          ::testing::Combine(::testing::Range(size_t{0}, kMaxCards),
                                             ::testing::Values(cuda::CodecPrecision::kFast,
                                                               cuda::CodecPrecision::kExact)),
-                         [](const auto& info) {
-                           const bool exact = std::get<1>(info.param) == cuda::CodecPrecision::kExact;
-                           return "card" + std::to_string(std::get<0>(info.param)) + (exact ? "_exact" : "_fast");
+                         [](const auto& of) {
+                           const bool exact = std::get<1>(of.param) == cuda::CodecPrecision::kExact;
+                           return "card" + std::to_string(std::get<0>(of.param)) + (exact ? "_exact" : "_fast");
                          });
 
 // Widths for each shape of tile and for residual units in one kernel, with minimal work for compute-sanitizer.
