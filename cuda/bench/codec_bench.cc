@@ -273,7 +273,7 @@ Kind KindOf(const cuda::codec::GemmStep& product) {
           geometry.tiles * cuda::codec::kTileRows, geometry.chunks * cuda::codec::kChannelBlock, geometry.taps};
 }
 
-// What --tiles and --table measure.
+// The part that --tiles and --table measure.
 struct Selection {
   std::vector<int> streams;
   std::vector<int> rows;  // products with so many columns of a stream; empty: all
@@ -304,7 +304,7 @@ Status PrintTiles(const testing::RandomCodec& random, cuda::CodecPrecision preci
       const int planes = product.args.weights.planes;
       const double outputs = geometry.tiles * cuda::codec::kTileRows;
       const double inputs = geometry.chunks * cuda::codec::kChannelBlock;
-      // What the matrix instructions multiply: of two planes each, three of the four products.
+      // Operations of the matrix instructions: of two planes each, three of the four products.
       const double flops = 2 * outputs * inputs * geometry.columns * (planes == 2 ? 3 : 1);
       // Columns and weights once, and what the epilogue reads and writes.
       const double words = (end.residual != nullptr ? 4 : 0) + (end.y != nullptr ? 4 : 0) +

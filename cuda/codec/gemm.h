@@ -57,8 +57,8 @@ cudaError_t PrepareWarpgroupUnits(const DeviceTraits& device);
 cudaError_t LaunchWarpgroupUnit(const GemmArgs& first, const GemmArgs& second, const UnitWeights& weights,
                                 const DeviceTraits& device, cudaStream_t stream);
 
-// The same on devices without warpgroups, where the kernel takes the weights as kStaged does. It needs shared memory
-// for two blocks of some 80 KiB on an SM.
+// Returns the same for devices without warpgroups, where the kernel takes the weights as kStaged does. It needs shared
+// memory for two blocks of some 80 KiB on an SM.
 bool StagedUnitHasKernel(const GemmGeometry& first, const GemmGeometry& second);
 bool StagedUnitTakes(const GemmArgs& first, const GemmArgs& second, const UnitWeights& weights, GemmTile* tile,
                      const DeviceTraits& device);
