@@ -40,7 +40,7 @@ struct StagedShape {
   static constexpr int kTileBytes = kPlanes * kUnits * 16;
   static constexpr int kStageBytes = StagedStageBytes(kTiles, kPlanes);
   static_assert(kStageBytes == kTiles * kTileBytes);
-  // Return the first weight tile and column of a warp, in the block's.
+  // Returns the first weight tile of a warp, in the block's, and the first column.
   static __device__ __forceinline__ int WarpTile(int warp) { return warp % kWarpRows * kWarpTiles; }
   static __device__ __forceinline__ int WarpColumn(int warp) { return warp / kWarpRows * kWarpColumns; }
   // The epilogue takes two column tiles of a warp at a time through shared memory.
