@@ -27,8 +27,9 @@
 #include "runtime/device_table.h"
 
 // Times the GPU codec at the released size on random weights: one frame of n streams as a captured graph; with --tiles
-// each of its products in every kernel that can take it; or with --table the fastest ones, as rows of
-// codec/tile_table.cc.
+// each of its products in every kernel that can take it, with --chosen only in the one that the codec takes; or with
+// --table the fastest ones, as rows of codec/tile_table.cc. --streams and --rows (columns of a stream) measure a part
+// of them.
 namespace qtts {
 namespace {
 
@@ -137,19 +138,18 @@ Timing Measure(cuda::Codec* codec, testing::RandomCodec* random, int n, cudaStre
 class Products {
  public:
   static Result<std::unique_ptr<Products>> Create(const testing::RandomCodec& random, cuda::CodecPrecision precision,
-                                                  int n, int most) {
+                                                  int most) {
     std::unique_ptr<Products> products(new Products());
     QTTS_RETURN_IF_CUDA_ERROR(cuda::codec::PrepareKernels(&products->traits), "preparing");
+    products->processors_ = products->traits.processors;
+    QTTS_ASSIGN_OR_RETURN(const cuda::DeviceNumbers numbers, cuda::NumbersOfDevice());
+    products->numbers_ = numbers.codec;
     std::vector<cuda::codec::Step> steps;
     cuda::codec::Builder builder(random.config(), random.weights(), products->traits, precision, most, most,
                                  &products->memory_, &steps);
     QTTS_RETURN_IF_ERROR(builder.Build());
     // Streams in mid-speech, so that every product reads its past.
-    const auto count = static_cast<size_t>(n);
-    QTTS_ASSIGN_OR_RETURN(const cuda::DeviceNumbers numbers, cuda::NumbersOfDevice());
-    if (n > numbers.codec.few_streams && n <= numbers.codec.some_streams) {
-      products->traits.processors = std::min(products->traits.processors, numbers.codec.processors_of_some);
-    }
+    const auto count = static_cast<size_t>(most);
     QTTS_ASSIGN_OR_RETURN(products->states_, cuda::DeviceMemory::AllocateZeroed(count * builder.state_bytes()));
     std::vector<std::byte*> states;
     for (size_t i = 0; i < count; ++i) {
@@ -167,17 +167,27 @@ class Products {
       if (gemm == nullptr) continue;
       cuda::codec::GemmStep product = *gemm;
       product.args.batch = {first.states, first.frames};
-      product.args.geometry.columns = n * product.args.x.rows;
       products->list.push_back(product);
     }
+    products->SetStreams(most);
     return products;
   }
 
-  // us of one of many runs of a product, each with weights that are not in the cache.
-  Result<double> Time(const cuda::codec::GemmStep& product, const cuda::codec::GemmTile& tile,
+  // Makes the products those of `n` streams, with as many SMs as the codec gives them.
+  void SetStreams(int n) {
+    traits.processors = processors_;
+    if (n > numbers_.few_streams && n <= numbers_.some_streams) {
+      traits.processors = std::min(processors_, numbers_.processors_of_some);
+    }
+    for (cuda::codec::GemmStep& product : list) product.args.geometry.columns = n * product.args.x.rows;
+  }
+
+  // us of one of many runs of a product, each with weights that are not in the cache. A kernel that is far from taking
+  // at most `bound` us is timed only roughly.
+  Result<double> Time(const cuda::codec::GemmStep& product, const cuda::codec::GemmTile& tile, double bound,
                       cudaStream_t stream) const {
     const bool by_warpgroups = tile.form == cuda::codec::GemmForm::kWarpgroup;
-    return TimeRuns(WeightBytes(product), stream, [&](const void* weights) {
+    return TimeRuns(WeightBytes(product), bound, stream, [&](const void* weights) {
       cuda::codec::GemmArgs args = product.args;
       (by_warpgroups ? args.weights.warpgroup : args.weights.data) = weights;
       return cuda::codec::LaunchGemm(args, product.x_planes, tile, traits, stream);
@@ -188,11 +198,13 @@ class Products {
   Result<double> TimeUnit(const cuda::codec::GemmStep& first, const cuda::codec::GemmStep& second,
                           cudaStream_t stream) const {
     const size_t first_bytes = WeightBytes(first);
-    return TimeRuns(first_bytes + WeightBytes(second), stream, [&](const void* weights) {
+    return TimeRuns(first_bytes + WeightBytes(second), kNoBound, stream, [&](const void* weights) {
       const cuda::codec::UnitWeights unit = {weights, static_cast<const char*>(weights) + first_bytes};
       return cuda::codec::LaunchUnit(first.args, second.args, unit, traits, stream);
     });
   }
+
+  static constexpr double kNoBound = 1e12;
 
   cuda::codec::DeviceTraits traits;
   std::vector<cuda::codec::GemmStep> list;
@@ -208,33 +220,44 @@ class Products {
   }
 
   // us of `launch`(weights of `bytes` bytes).
-  Result<double> TimeRuns(size_t bytes, cudaStream_t stream,
+  Result<double> TimeRuns(size_t bytes, double bound, cudaStream_t stream,
                           const std::function<cudaError_t(const void*)>& launch) const {
     constexpr int kRuns = 20;
+    constexpr double kLaunch = 20;  // us, of a launch without a graph
     const size_t places = std::max<size_t>(1, kColdBytes / bytes);
+    QTTS_ASSIGN_OR_RETURN(const cuda::Event begin, cuda::Event::Create(true));
+    QTTS_ASSIGN_OR_RETURN(const cuda::Event end, cuda::Event::Create(true));
+    const auto elapsed = [&](const std::function<Status()>& work) -> Result<double> {
+      QTTS_RETURN_IF_CUDA_ERROR(cudaEventRecord(begin.get(), stream), "timing");
+      QTTS_RETURN_IF_ERROR(work());
+      QTTS_RETURN_IF_CUDA_ERROR(cudaEventRecord(end.get(), stream), "timing");
+      QTTS_RETURN_IF_CUDA_ERROR(cudaEventSynchronize(end.get()), "timing");
+      float ms = 0;
+      QTTS_RETURN_IF_CUDA_ERROR(cudaEventElapsedTime(&ms, begin.get(), end.get()), "timing");
+      return ms * 1e3;
+    };
+    const auto once = [&] { return cuda::CudaStatus(launch(cold_.as<char>()), "a product"); };
+    QTTS_RETURN_IF_ERROR(once());
+    QTTS_ASSIGN_OR_RETURN(const double rough, elapsed(once));
+    if (rough > 1.5 * bound + kLaunch) return rough;
     QTTS_ASSIGN_OR_RETURN(const cuda::Graph graph, cuda::Graph::Capture(stream, [&]() -> Status {
                             for (size_t i = 0; i < kRuns; ++i) {
                               QTTS_RETURN_IF_CUDA_ERROR(launch(cold_.as<char>() + i % places * bytes), "a product");
                             }
                             return Status::Ok();
                           }));
-    QTTS_ASSIGN_OR_RETURN(const cuda::Event begin, cuda::Event::Create(true));
-    QTTS_ASSIGN_OR_RETURN(const cuda::Event end, cuda::Event::Create(true));
-    float best = 1e9F;
+    double best = kNoBound;
     for (int i = 0; i < 5; ++i) {
-      QTTS_RETURN_IF_CUDA_ERROR(cudaEventRecord(begin.get(), stream), "timing");
-      QTTS_RETURN_IF_ERROR(graph.Launch(stream));
-      QTTS_RETURN_IF_CUDA_ERROR(cudaEventRecord(end.get(), stream), "timing");
-      QTTS_RETURN_IF_CUDA_ERROR(cudaEventSynchronize(end.get()), "timing");
-      float ms = 0;
-      QTTS_RETURN_IF_CUDA_ERROR(cudaEventElapsedTime(&ms, begin.get(), end.get()), "timing");
-      best = std::min(best, ms);
+      QTTS_ASSIGN_OR_RETURN(const double us, elapsed([&] { return graph.Launch(stream); }));
+      best = std::min(best, us);
     }
-    return best * 1e3 / kRuns;
+    return best / kRuns;
   }
 
   cuda::Arena memory_;
   cuda::DeviceMemory states_, cold_;
+  cuda::CodecNumbers numbers_;
+  int processors_ = 0;
 };
 
 using Tile = cuda::codec::GemmTile;
@@ -250,103 +273,169 @@ Kind KindOf(const cuda::codec::GemmStep& product) {
           geometry.tiles * cuda::codec::kTileRows, geometry.chunks * cuda::codec::kChannelBlock, geometry.taps};
 }
 
-Status PrintTiles(const testing::RandomCodec& random, cuda::CodecPrecision precision, int most, cudaStream_t stream) {
-  QTTS_ASSIGN_OR_RETURN(const cuda::DeviceNumbers numbers, cuda::NumbersOfDevice());
-  std::printf("us of a product (* = chosen), numbers: %s\n%7s %8s %7s %7s %6s  %-9s %7s %5s %9s\n",
-              numbers.measured ? "measured on this card" : "safe, nobody measured this card", "streams", "columns",
-              "outputs", "inputs", "parts", "kernel", "columns", "tiles", "us");
-  constexpr const char* kForms[] = {"narrow", "cluster", "wide", "warpgroup", "staged"};
-  for (int n = 1; n <= most; n *= 4) {
-    QTTS_ASSIGN_OR_RETURN(const std::unique_ptr<Products> products, Products::Create(random, precision, n, n));
-    std::set<Kind> seen;
-    for (const cuda::codec::GemmStep& product : products->list) {
-      if (!seen.insert(KindOf(product)).second) continue;  // another layer's that is alike
-      const cuda::codec::GemmGeometry& geometry = product.args.geometry;
-      const Tile chosen = ChooseTile(product.args, product.x_planes, products->traits, numbers.codec, /*beside=*/false);
-      for (const Tile& tile : PossibleTiles(product.args, product.x_planes, products->traits)) {
-        QTTS_ASSIGN_OR_RETURN(const double us, products->Time(product, tile, stream));
-        std::printf("%7d %8d %7d %7d %6d  %-9s %7d %5d %8.2f%s\n", n, geometry.columns,
-                    geometry.tiles * cuda::codec::kTileRows, geometry.chunks * cuda::codec::kChannelBlock,
-                    geometry.segments, kForms[static_cast<int>(tile.form)], tile.columns, tile.tiles, us,
-                    IsSame(tile, chosen) ? "*" : "");
-      }
-    }
-  }
-  return Status::Ok();
-}
+// The part that --tiles and --table measure.
+struct Selection {
+  std::vector<int> streams;
+  std::vector<int> rows;  // products with so many columns of a stream; empty: all
+  bool chosen = false;    // only the kernel that the codec would take
 
-// A row of a table on its way.
-struct MeasuredRow {
-  int unit_streams = 0;
-  std::vector<std::pair<int, Tile>> tiles;  // up to so many streams
+  bool Has(const cuda::codec::GemmStep& product) const {
+    return rows.empty() || std::find(rows.begin(), rows.end(), product.args.x.rows) != rows.end();
+  }
 };
 
-// Measures all products for `n` streams of a codec for `most`, and notes the fastest kernels.
-Status MeasureRows(const Products& products, int n, cudaStream_t stream, std::map<Kind, MeasuredRow>* rows) {
-  std::map<Kind, double> best_times;
-  for (size_t i = 0; i < products.list.size(); ++i) {
-    const cuda::codec::GemmStep& product = products.list[i];
-    const Kind kind = KindOf(product);
-    if (best_times.count(kind) == 0) {
-      Tile best;
-      double best_us = 0;
-      for (const Tile& tile : PossibleTiles(product.args, product.x_planes, products.traits)) {
-        QTTS_ASSIGN_OR_RETURN(const double us, products.Time(product, tile, stream));
-        if (best_us == 0 || us < best_us) {
-          best_us = us;
-          best = tile;
-        }
+Status PrintTiles(const testing::RandomCodec& random, cuda::CodecPrecision precision, const Selection& selection,
+                  cudaStream_t stream) {
+  QTTS_ASSIGN_OR_RETURN(const cuda::DeviceNumbers numbers, cuda::NumbersOfDevice());
+  std::printf("us of a product (* = chosen), numbers: %s\n%7s %6s %8s %7s %7s %5s %6s  %-9s %7s %5s %9s %8s %6s\n",
+              numbers.measured ? "measured on this card" : "safe, nobody measured this card", "streams", "layers",
+              "columns", "outputs", "inputs", "taps", "parts", "kernel", "columns", "tiles", "us", "TFLOP/s", "TB/s");
+  constexpr const char* kForms[] = {"narrow", "cluster", "wide", "warpgroup", "staged"};
+  for (const int n : selection.streams) {
+    QTTS_ASSIGN_OR_RETURN(const std::unique_ptr<Products> products, Products::Create(random, precision, n));
+    std::map<Kind, int> layers;
+    for (const cuda::codec::GemmStep& product : products->list) ++layers[KindOf(product)];
+    std::set<Kind> seen;
+    double sum = 0;
+    for (const cuda::codec::GemmStep& product : products->list) {
+      if (!selection.Has(product) || !seen.insert(KindOf(product)).second) continue;
+      const cuda::codec::GemmGeometry& geometry = product.args.geometry;
+      const cuda::codec::GemmEpilogue& end = product.args.epilogue;
+      const int planes = product.args.weights.planes;
+      const double outputs = geometry.tiles * cuda::codec::kTileRows;
+      const double inputs = geometry.chunks * cuda::codec::kChannelBlock;
+      // Operations of the matrix instructions: of two planes each, three of the four products.
+      const double flops = 2 * outputs * inputs * geometry.columns * (planes == 2 ? 3 : 1);
+      // Columns and weights once, and what the epilogue reads and writes.
+      const double words = (end.residual != nullptr ? 4 : 0) + (end.y != nullptr ? 4 : 0) +
+                           (end.out.data == nullptr                        ? 0
+                            : end.out.planes == cuda::codec::Planes::kHalf ? 2
+                                                                           : 4);
+      const double bytes = 2.0 * planes * (inputs / geometry.taps * geometry.columns + outputs * inputs) +
+                           words * outputs * geometry.columns;
+      const Tile chosen = ChooseTile(product.args, product.x_planes, products->traits, numbers.codec, /*beside=*/false);
+      double best = Products::kNoBound;
+      for (const Tile& tile : PossibleTiles(product.args, product.x_planes, products->traits)) {
+        const bool is_chosen = IsSame(tile, chosen);
+        if (selection.chosen && !is_chosen) continue;
+        QTTS_ASSIGN_OR_RETURN(const double us, products->Time(product, tile, best, stream));
+        best = std::min(best, us);
+        if (is_chosen) sum += us * layers[KindOf(product)];
+        std::printf("%7d %6d %8d %7.0f %7.0f %5d %6d  %-9s %7d %5d %8.2f%s %8.1f %6.2f\n", n, layers[KindOf(product)],
+                    geometry.columns, outputs, inputs, geometry.taps, geometry.segments,
+                    kForms[static_cast<int>(tile.form)], tile.columns, tile.tiles, us, is_chosen ? "*" : " ",
+                    flops / us / 1e6, bytes / us / 1e6);
+        std::fflush(stdout);
       }
-      best_times[kind] = best_us;
-      std::vector<std::pair<int, Tile>>& tiles = (*rows)[kind].tiles;
-      tiles.emplace_back(n, best);
     }
-    Tile tile;
-    if (i == 0 || products.list[i - 1].unit.first == nullptr) continue;
-    const cuda::codec::GemmStep& first = products.list[i - 1];
-    if (!UnitTakes(first.args, product.args, first.unit, &tile, products.traits)) continue;
-    QTTS_ASSIGN_OR_RETURN(const double us, products.TimeUnit(first, product, stream));
-    const Kind unit = KindOf(first);
-    (*rows)[unit].unit_streams = us < best_times[unit] + best_times[kind] ? n : 0;
+    std::printf("%7d streams: %.0f us, the chosen kernels of all these layers\n", n, sum);
   }
   return Status::Ok();
 }
 
-// Prints the rows of one precision in the form of codec/tile_table.cc: of products whose weights lie there once, by a
-// codec for fewer streams than keep all weights twice, and of those whose weights lie there twice.
-Status PrintTable(const testing::RandomCodec& random, cuda::CodecPrecision precision, cudaStream_t stream) {
+// The fastest kernel of a product.
+struct Fastest {
+  Tile tile;
+  double us = Products::kNoBound;
+};
+Result<Fastest> FastestOf(const Products& products, const cuda::codec::GemmStep& product, cudaStream_t stream) {
+  std::vector<Tile> tiles = PossibleTiles(product.args, product.x_planes, products.traits);
+  // The rule's tile first: kernels that take far longer are given up early.
+  const Tile likely = RuleTile(product.args, product.x_planes, products.traits);
+  std::stable_partition(tiles.begin(), tiles.end(), [&](const Tile& tile) { return IsSame(tile, likely); });
+  Fastest fastest;
+  for (const Tile& tile : tiles) {
+    QTTS_ASSIGN_OR_RETURN(const double us, products.Time(product, tile, fastest.us, stream));
+    if (us < fastest.us) fastest = {tile, us};
+  }
+  return fastest;
+}
+
+// Measures the `at`-th product of a codec and prints its row.
+Status PrintRow(Products* products, size_t at, const std::vector<int>& streams, cudaStream_t stream) {
   constexpr const char* kLetters = "NCWGS";
-  std::map<Kind, MeasuredRow> rows;
-  for (const int most : {96, 256}) {
-    for (const int n : {1, 2, 4, 8, 16, 32, 64, 96, 128, 160, 192, 224, 256}) {
-      if (n > most) break;
-      QTTS_ASSIGN_OR_RETURN(const std::unique_ptr<Products> products, Products::Create(random, precision, n, most));
-      // Products of the larger codec that the smaller one has alike are measured once, where both have `n` streams.
-      std::map<Kind, MeasuredRow> now;
-      QTTS_RETURN_IF_ERROR(MeasureRows(*products, n, stream, &now));
-      for (auto& [kind, row] : now) {
-        MeasuredRow& all = rows[kind];
-        if (!all.tiles.empty() && all.tiles.back().first >= n) continue;
-        if (!all.tiles.empty() && IsSame(all.tiles.back().second, row.tiles.front().second)) all.tiles.pop_back();
-        all.tiles.push_back(row.tiles.front());
-        if (all.unit_streams == 0 || row.unit_streams == 0) all.unit_streams = row.unit_streams;
-      }
+  const cuda::codec::GemmStep& product = products->list[at];
+  std::vector<std::pair<int, Tile>> tiles;  // up to so many streams
+  int unit_streams = 0;
+  for (const int n : streams) {
+    products->SetStreams(n);
+    QTTS_ASSIGN_OR_RETURN(const Fastest fastest, FastestOf(*products, product, stream));
+    if (!tiles.empty() && IsSame(tiles.back().second, fastest.tile)) tiles.pop_back();
+    tiles.emplace_back(n, fastest.tile);
+    Tile tile;
+    if (product.unit.first == nullptr || at + 1 == products->list.size()) continue;
+    const cuda::codec::GemmStep& second = products->list[at + 1];
+    if (!UnitTakes(product.args, second.args, product.unit, &tile, products->traits)) continue;
+    QTTS_ASSIGN_OR_RETURN(const double us, products->TimeUnit(product, second, stream));
+    QTTS_ASSIGN_OR_RETURN(const Fastest of_second, FastestOf(*products, second, stream));
+    if (us >= fastest.us + of_second.us) {
+      unit_streams = 0;
+    } else if (unit_streams == 0) {
+      unit_streams = n;
     }
   }
-  for (const auto& [kind, row] : rows) {
-    std::printf("    {%d, %s, %d, %d, %d, %d, %d, {{", precision == cuda::CodecPrecision::kFast ? 1 : 2,
-                kind[0] != 0 ? "true" : "false", kind[1], kind[2], kind[3], kind[4], row.unit_streams);
-    for (const auto& [streams, tile] : row.tiles) {
-      const bool last = streams == row.tiles.back().first;
-      std::printf("{%s, %c(%d, %d)}%s", last ? "kAny" : std::to_string(streams).c_str(),
-                  kLetters[static_cast<int>(tile.form)], tile.columns, tile.tiles, last ? "" : ", ");
+  const Kind kind = KindOf(product);
+  std::printf("    {%d, %s, %d, %d, %d, %d, %d, {{", product.args.weights.planes, kind[0] != 0 ? "true" : "false",
+              kind[1], kind[2], kind[3], kind[4], unit_streams);
+  for (const auto& [n, tile] : tiles) {
+    const bool last = n == tiles.back().first;
+    std::printf("{%s, %c(%d, %d)}%s", last ? "kAny" : std::to_string(n).c_str(), kLetters[static_cast<int>(tile.form)],
+                tile.columns, tile.tiles, last ? "" : ", ");
+  }
+  std::printf("}}},\n");
+  if (tiles.size() > cuda::codec::ProductTiles::kMaxRanges) {
+    std::printf("    // more ranges than ProductTiles::kMaxRanges: join some\n");
+  }
+  std::fflush(stdout);
+  return Status::Ok();
+}
+
+// Prints the rows of one precision in the form of codec/tile_table.cc, each as soon as it is measured: of products
+// whose weights lie there once, by a codec for fewer streams than keep all weights twice, and of those whose weights
+// lie there twice. Where no weights are kept twice, there are only the former.
+Status PrintTable(const testing::RandomCodec& random, cuda::CodecPrecision precision, const Selection& selection,
+                  cudaStream_t stream) {
+  constexpr int kFewer = 96;
+  const int most = *std::max_element(selection.streams.begin(), selection.streams.end());
+  struct Place {
+    Products* products = nullptr;
+    size_t at = 0;
+    int most = 0;  // streams of the codec
+  };
+  std::map<Kind, Place> places;
+  std::vector<std::unique_ptr<Products>> codecs;
+  for (const int of_codec : {kFewer, most}) {
+    if (of_codec > most) continue;
+    QTTS_ASSIGN_OR_RETURN(std::unique_ptr<Products> products, Products::Create(random, precision, of_codec));
+    std::map<Kind, Place> own;
+    for (size_t i = 0; i < products->list.size(); ++i) {
+      own.try_emplace(KindOf(products->list[i]), Place{products.get(), i, of_codec});
     }
-    std::printf("}}},\n");
-    if (row.tiles.size() > cuda::codec::ProductTiles::kMaxRanges) {
-      std::printf("    // more ranges than ProductTiles::kMaxRanges: join some\n");
+    for (const auto& [kind, place] : own) places[kind] = place;
+    codecs.push_back(std::move(products));
+  }
+  for (const auto& [kind, place] : places) {
+    if (!selection.Has(place.products->list[place.at])) continue;
+    std::vector<int> streams;
+    for (const int n : selection.streams) {
+      if (n <= place.most) streams.push_back(n);
     }
+    QTTS_RETURN_IF_ERROR(PrintRow(place.products, place.at, streams, stream));
   }
   return Status::Ok();
+}
+
+// Returns the numbers of a list as in 64,256.
+std::vector<int> NumbersOf(const char* list) {
+  std::vector<int> numbers;
+  for (const char* at = list; *at != '\0';) {
+    char* end = nullptr;
+    const long number = std::strtol(at, &end, 10);
+    if (end == at || number < 1 || number > 4096) return {};
+    numbers.push_back(static_cast<int>(number));
+    at = *end == ',' ? end + 1 : end;
+  }
+  return numbers;
 }
 
 int Main(int argc, char** argv) {
@@ -354,6 +443,7 @@ int Main(int argc, char** argv) {
   bool tiles = false;
   bool once = false;  // three frames of `most` streams without a graph, for a profiler
   bool table = false;
+  Selection selection;
   cuda::CodecPrecision precision = cuda::CodecPrecision::kExact;
   testing::CodecShape shape = testing::CodecShape::Released();
   for (int i = 1; i < argc; ++i) {
@@ -363,6 +453,12 @@ int Main(int argc, char** argv) {
       tiles = true;
     } else if (std::strcmp(argv[i], "--table") == 0) {
       table = true;
+    } else if (std::strcmp(argv[i], "--chosen") == 0) {
+      tiles = selection.chosen = true;
+    } else if (std::strncmp(argv[i], "--streams=", 10) == 0 && !NumbersOf(argv[i] + 10).empty()) {
+      selection.streams = NumbersOf(argv[i] + 10);
+    } else if (std::strncmp(argv[i], "--rows=", 7) == 0 && !NumbersOf(argv[i] + 7).empty()) {
+      selection.rows = NumbersOf(argv[i] + 7);
     } else if (std::strcmp(argv[i], "--planes=11") == 0) {
       precision = cuda::CodecPrecision::kFast;
     } else if (std::strcmp(argv[i], "--planes=22") == 0) {
@@ -372,10 +468,9 @@ int Main(int argc, char** argv) {
     } else if (std::atoi(argv[i]) > 0) {
       most = std::atoi(argv[i]);
     } else {
-      std::fprintf(
-          stderr,
-          "usage: codec-bench [--once | --tiles | --table] [--planes=22 (exact) | --planes=11 (fast)] [--layers=N] "
-          "[most streams]\n");
+      std::fprintf(stderr,
+                   "usage: codec-bench [--once | --tiles | --chosen | --table] [--streams=N,...] [--rows=N,...] "
+                   "[--planes=22 (exact) | --planes=11 (fast)] [--layers=N] [most streams]\n");
       return 2;
     }
   }
@@ -383,7 +478,15 @@ int Main(int argc, char** argv) {
   Check(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "stream");
   testing::RandomCodec random(shape, 1);
   if (tiles || table) {
-    const Status status = tiles ? PrintTiles(random, precision, most, stream) : PrintTable(random, precision, stream);
+    if (selection.streams.empty() && table) {
+      selection.streams = {1, 2, 4, 8, 16, 32, 64, 96, 128, 160, 192, 224, 256};
+    }
+    if (selection.streams.empty()) {
+      for (int n = 1; n <= most; n *= 4) selection.streams.push_back(n);
+    }
+    std::sort(selection.streams.begin(), selection.streams.end());
+    const Status status =
+        tiles ? PrintTiles(random, precision, selection, stream) : PrintTable(random, precision, selection, stream);
     if (!status.ok()) std::fprintf(stderr, "codec-bench: %s\n", status.message().c_str());
     return status.ok() ? 0 : 1;
   }

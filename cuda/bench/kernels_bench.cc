@@ -37,8 +37,10 @@ constexpr int kReplays = 20;
 // Microseconds of one of kLayers dependent calls of `enqueue`(launcher, layer).
 Result<double> Time(cudaStream_t stream, const DeviceNumbers& numbers,
                     const std::function<void(const Launcher&, int)>& enqueue) {
+  const DeviceDescription* device = nullptr;
+  QTTS_RETURN_IF_CUDA_ERROR(DescribeDevice(&device), "asking for the device");
   QTTS_ASSIGN_OR_RETURN(const Graph graph, Graph::Capture(stream, [&] {
-                          const Launcher launch(stream, &numbers, /*may_overlap=*/true);
+                          const Launcher launch(stream, &numbers, device->CanOverlap());
                           for (int layer = 0; layer < kLayers; ++layer) enqueue(launch, layer);
                           return CudaStatus(launch.error, "a product");
                         }));
@@ -299,6 +301,15 @@ Result<DeviceMemory> RandomMemory(size_t bytes) {
   return memory;
 }
 
+// Says which columns of the table of many rows stay empty on this card.
+Status PrintMissingColumns() {
+  const DeviceDescription* device = nullptr;
+  QTTS_RETURN_IF_CUDA_ERROR(DescribeDevice(&device), "asking for the device");
+  if (!device->CanRunClusters()) std::printf("no column cluster: the card or this build has no clusters\n");
+  if (!HasWarpgroupProducts()) std::printf("no columns tiles: the card or this build has no wgmma\n");
+  return Status::Ok();
+}
+
 Status ManyProducts(cudaStream_t stream, const DeviceNumbers& numbers) {
   constexpr Product kProducts[] = {
       {"0.6B qkv", GemmKind::kNormStore, 4096, 1024},
@@ -317,6 +328,7 @@ Status ManyProducts(cudaStream_t stream, const DeviceNumbers& numbers) {
   const auto name_of = [](GemmShape shape) { return shape == GemmShape::kBest ? "own" : gemm::ProductOf(shape).name; };
   const Result<std::unique_ptr<CublasLt>> library = CublasLt::Open();
   if (!library.ok()) std::printf("no column lt: %s\n", library.status().message().c_str());
+  QTTS_RETURN_IF_ERROR(PrintMissingColumns());
   std::printf(
       "us a product of many rows, with its norm or copy of rows (* = chosen with wgmma; own: without); lt: cuBLASLt's,"
       " the product alone\n");

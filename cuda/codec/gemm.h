@@ -47,13 +47,28 @@ cudaError_t PrepareWarpgroupGemms(const DeviceTraits& device);
 cudaError_t LaunchWarpgroupGemm(const GemmArgs& args, const GemmTile& tile, const DeviceTraits& device,
                                 cudaStream_t stream);
 
-// Returns true if LaunchUnit() has a kernel for units with such products, whose weights it wants in UnitOrder().
-bool UnitHasKernel(const GemmGeometry& first, const GemmGeometry& second);
+// Returns true if warpgroups have a kernel for units with such products, whose weights it wants in UnitOrder().
+bool WarpgroupUnitHasKernel(const GemmGeometry& first, const GemmGeometry& second);
 WarpgroupOrder UnitOrder(bool first);
-// Returns true if it can run these two; sets `*tile` to its thread block.
+// Returns true if that kernel can run these two; sets `*tile` to its thread block.
+bool WarpgroupUnitTakes(const GemmArgs& first, const GemmArgs& second, const UnitWeights& weights, GemmTile* tile,
+                        const DeviceTraits& device);
+cudaError_t PrepareWarpgroupUnits(const DeviceTraits& device);
+cudaError_t LaunchWarpgroupUnit(const GemmArgs& first, const GemmArgs& second, const UnitWeights& weights,
+                                const DeviceTraits& device, cudaStream_t stream);
+
+// Returns the same for devices without warpgroups, where the kernel takes the weights as kStaged does. It needs shared
+// memory for two blocks of some 80 KiB on an SM.
+bool StagedUnitHasKernel(const GemmGeometry& first, const GemmGeometry& second);
+bool StagedUnitTakes(const GemmArgs& first, const GemmArgs& second, const UnitWeights& weights, GemmTile* tile,
+                     const DeviceTraits& device);
+cudaError_t PrepareStagedUnits(const DeviceTraits& device);
+cudaError_t LaunchStagedUnit(const GemmArgs& first, const GemmArgs& second, const UnitWeights& weights,
+                             const DeviceTraits& device, cudaStream_t stream);
+
+// Returns true if LaunchUnit() can run these two; sets `*tile` to its thread block.
 bool UnitTakes(const GemmArgs& first, const GemmArgs& second, const UnitWeights& weights, GemmTile* tile,
                const DeviceTraits& device);
-cudaError_t PrepareUnits(const DeviceTraits& device);
 
 // Returns true if kStaged has such a thread block for the product: whole tiles by the matrix instruction of a warp, on
 // devices without warpgroups'.

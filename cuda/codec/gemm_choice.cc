@@ -2,6 +2,8 @@
 #include "codec/gemm_choice.h"
 
 #include <algorithm>
+#include <iterator>
+#include <span>
 
 #include "codec/gemm.h"
 #include "codec/staged_plan.h"
@@ -29,7 +31,7 @@ void ForEachTile(const See& see) {
   }
   for (const int columns : {32, 64, 128}) see(GemmTile{GemmForm::kWide, columns, kWideTiles});
   for (const GemmTile& tile : kWarpgroupTiles) see(tile);
-  for (const int tiles : kStagedTiles) see(GemmTile{GemmForm::kStaged, kStagedColumns, tiles});
+  for (const GemmTile& tile : kStagedTiles) see(tile);
 }
 
 int BlocksOf(const GemmArgs& args, const GemmTile& tile) {
@@ -61,18 +63,23 @@ const ProductTiles* RowOf(const GemmArgs& args, Planes x_planes, const DeviceTra
   return FindTiles(device.warpgroups ? numbers.table : CodecTable::kWarps, args, x_planes);
 }
 
-// Returns the whole tiles for a product, larger ones where only they let taps share columns; `form` is kNarrow if there
-// are none, or not enough to occupy nine tenths of the SMs.
+// Returns the whole tiles for a product; `form` is kNarrow if there are none, or not enough to occupy nine tenths of
+// the SMs. Plain products: warps of 48 by 48 load the fewest bytes for a matrix instruction, two blocks of them on an
+// SM need some 80 KiB each, and one larger block is the next best.
 GemmTile StagedTileFor(const GemmArgs& args, Planes x_planes, const DeviceTraits& device) {
-  const bool plain = IsPlain(args.epilogue);
-  const GemmTile small = {GemmForm::kStaged, kStagedColumns, plain ? 3 : 4};
-  const GemmTile large = {GemmForm::kStaged, kStagedColumns, plain ? 6 : 8};
-  const auto serves = [&](const GemmTile& tile) {
-    return 10 * BlocksOf(args, tile) >= 9 * device.processors && StagedTakes(args, x_planes, tile, device);
-  };
-  const bool shares = plain && (args.geometry.taps == 1 || StagedShares(args, small, device));
-  for (const GemmTile& tile : {shares ? small : large, shares ? large : small}) {
-    if (serves(tile)) return tile;
+  const auto tile = [](int columns, int tiles) { return GemmTile{GemmForm::kStaged, columns, tiles}; };
+  const GemmTile plain[] = {tile(96, 6), tile(128, 3), tile(192, 6), tile(128, 6), tile(128, 3)};
+  const GemmTile general[] = {tile(128, 8), tile(128, 4)};
+  const bool is_plain = IsPlain(args.epilogue);
+  for (const GemmTile& candidate : is_plain ? std::span<const GemmTile>(plain) : std::span<const GemmTile>(general)) {
+    // Small tiles whose taps can't share columns come last.
+    if (is_plain && candidate.tiles == 3 && &candidate != std::end(plain) - 1 && args.geometry.taps > 1 &&
+        !StagedShares(args, candidate, device)) {
+      continue;
+    }
+    if (10 * BlocksOf(args, candidate) >= 9 * device.processors && StagedTakes(args, x_planes, candidate, device)) {
+      return candidate;
+    }
   }
   return {};
 }
@@ -92,8 +99,9 @@ cudaError_t PrepareKernels(DeviceTraits* traits) {
   if (error == cudaSuccess) error = PrepareHalfGemms(*traits);
   if (error == cudaSuccess && traits->clusters) error = PrepareClusterGemms();
   if (error == cudaSuccess && traits->warpgroups) error = PrepareWarpgroupGemms(*traits);
-  if (error == cudaSuccess && traits->warpgroups) error = PrepareUnits(*traits);
+  if (error == cudaSuccess && traits->warpgroups) error = PrepareWarpgroupUnits(*traits);
   if (error == cudaSuccess && !traits->warpgroups) error = PrepareStagedGemms(*traits);
+  if (error == cudaSuccess && !traits->warpgroups) error = PrepareStagedUnits(*traits);
   if (error == cudaSuccess) error = PrepareOperators();
   if (error == cudaSuccess) error = PrepareF32Gemm();
   return error;
@@ -114,6 +122,16 @@ cudaError_t LaunchGemm(const GemmArgs& args, Planes x_planes, const GemmTile& ti
       break;
   }
   return LaunchHalfGemm(args, x_planes, tile, device, stream);
+}
+
+bool UnitTakes(const GemmArgs& first, const GemmArgs& second, const UnitWeights& weights, GemmTile* tile,
+               const DeviceTraits& device) {
+  return (device.warpgroups ? WarpgroupUnitTakes : StagedUnitTakes)(first, second, weights, tile, device);
+}
+
+cudaError_t LaunchUnit(const GemmArgs& first, const GemmArgs& second, const UnitWeights& weights,
+                       const DeviceTraits& device, cudaStream_t stream) {
+  return (device.warpgroups ? LaunchWarpgroupUnit : LaunchStagedUnit)(first, second, weights, device, stream);
 }
 
 std::vector<GemmTile> PossibleTiles(const GemmArgs& args, Planes x_planes, const DeviceTraits& device) {

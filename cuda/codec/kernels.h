@@ -211,7 +211,8 @@ enum class GemmForm : int32_t {
 };
 struct GemmTile {
   GemmForm form = GemmForm::kNarrow;
-  int columns = 8;      // per block: narrow and cluster 8, 16, 32; wide 32, 64, 128; warpgroup 128, 256; staged 128
+  // Per block: narrow and cluster 8, 16, 32; wide 32, 64, 128; warpgroup 128, 256; staged 96, 128, 192.
+  int columns = 8;
   int tiles = 1;        // weight tiles per block; cluster: 4; wide: 6; warpgroup: 4, 6, 8, 12; staged: 3, 4, 6, 8
   bool beside = false;  // another kernel occupies all SMs; cluster only
 };

@@ -9,11 +9,11 @@ namespace {
 // Shared memory that the driver keeps for each block.
 constexpr size_t kBytesOfDriver = 1024;
 
-StagedPlan PlanOf(const GemmArgs& gemm, int tiles, int stages, bool streams, const StagedSizes& sizes) {
+StagedPlan PlanOf(const GemmArgs& gemm, const GemmTile& tile, int stages, bool streams, const StagedSizes& sizes) {
   const GemmGeometry& own = gemm.geometry;
   const GemmGeometry geometry = streams ? AsOneTap(own) : own;
   const int planes = gemm.weights.planes;
-  const Staging staging = StagingOf(geometry, gemm.x.rows, kStagedColumns);
+  const Staging staging = StagingOf(geometry, gemm.x.rows, tile.columns);
   StagedPlan plan;
   plan.groups = geometry.groups;
   plan.taps = geometry.taps;
@@ -25,9 +25,9 @@ StagedPlan PlanOf(const GemmArgs& gemm, int tiles, int stages, bool streams, con
   plan.slots = SlotsAhead(geometry.taps, geometry.group_blocks, stages - 1);
   plan.slot_bytes = staging.staged * kRowBytes * planes;
   plan.stages = stages;
-  plan.ring_bytes = std::max(stages * StagedStageBytes(tiles, planes) + plan.slots * plan.slot_bytes,
+  plan.ring_bytes = std::max(stages * StagedStageBytes(tile.tiles, planes) + plan.slots * plan.slot_bytes,
                              static_cast<int32_t>(sizes.exchange));
-  plan.rows = streams ? own.taps * kStagedColumns : staging.staged;
+  plan.rows = streams ? own.taps * tile.columns : staging.staged;
   return plan;
 }
 
@@ -37,9 +37,10 @@ size_t StagedBytes(const StagedPlan& plan, const StagedSizes& sizes) {
   return static_cast<size_t>(plan.ring_bytes) + sizes.extras + static_cast<size_t>(plan.rows) * sizeof(uintptr_t);
 }
 
-StagedPlan PlanStaged(const GemmArgs& gemm, int tiles, const StagedSizes& sizes, const DeviceTraits& device) {
+StagedPlan PlanStaged(const GemmArgs& gemm, const GemmTile& tile, const StagedSizes& sizes,
+                      const DeviceTraits& device) {
   const GemmGeometry& geometry = gemm.geometry;
-  const auto blocks = static_cast<size_t>(StagedBlocksOfSm(tiles));
+  const auto blocks = static_cast<size_t>(StagedBlocksOfSm(tile.columns, tile.tiles));
   // An SM has kBytesOfDriver more than a block may have.
   const size_t most = (device.shared_bytes + kBytesOfDriver) / blocks - kBytesOfDriver;
   const bool shares = !StreamsColumns(geometry) && geometry.taps > 1;
@@ -47,7 +48,7 @@ StagedPlan PlanStaged(const GemmArgs& gemm, int tiles, const StagedSizes& sizes,
     if (!streams && !shares) continue;
     if (streams && geometry.chunks % geometry.segments != 0) break;
     for (int stages = kMaxStagedStages; stages >= 2; --stages) {
-      const StagedPlan plan = PlanOf(gemm, tiles, stages, streams, sizes);
+      const StagedPlan plan = PlanOf(gemm, tile, stages, streams, sizes);
       if (StagedBytes(plan, sizes) <= most) return plan;
     }
   }

@@ -12,15 +12,20 @@
 // with a channel block of the tile's columns.
 namespace qtts::cuda::codec {
 
-inline constexpr int kStagedColumns = 128;           // of a tile
-inline constexpr int kStagedTiles[] = {3, 4, 6, 8};  // weight tiles of a block
+// Thread blocks. Those of 4 and 8 weight tiles are for any epilogue, the others for the decoder blocks' products.
+inline constexpr GemmTile kStagedTiles[] = {
+    {GemmForm::kStaged, 128, 3}, {GemmForm::kStaged, 128, 4}, {GemmForm::kStaged, 96, 6}, {GemmForm::kStaged, 128, 6},
+    {GemmForm::kStaged, 192, 3}, {GemmForm::kStaged, 192, 6}, {GemmForm::kStaged, 128, 8}};
 inline constexpr int kMaxStagedStages = 4;
 
-// Returns the blocks that an SM has at a time. One block's epilogue runs beside the other one's products. A block of
-// more weight tiles has the SM to itself: it copies each column for more of them.
-constexpr int StagedBlocksOfSm(int tiles) { return tiles <= 4 ? 2 : 1; }
+// Returns the blocks that an SM has at a time. One block's epilogue runs beside the other one's products. A larger
+// block has the SM to itself: it copies operands for more of them.
+constexpr int StagedBlocksOfSm(int columns, int tiles) { return columns * tiles <= 96 * 6 ? 2 : 1; }
 // Returns the bytes of a stage.
 constexpr int StagedStageBytes(int tiles, int planes) { return tiles * planes * kTileRows * kChannelBlock * 2; }
+
+// Shared memory of a thread block from which a device's SMs hold two blocks of a residual unit (unit_staged.cu).
+inline constexpr size_t kStagedUnitSharedBytes = size_t{163} << 10;
 
 // Sizes of a kernel.
 struct StagedSizes {
@@ -45,8 +50,8 @@ struct StagedPlan {
   int32_t rows = 0;        // addresses of columns
 };
 
-// Returns the plan of blocks of `tiles` weight tiles. Columns are shared by the taps where there is memory for it.
-StagedPlan PlanStaged(const GemmArgs& gemm, int tiles, const StagedSizes& sizes, const DeviceTraits& device);
+// Returns the plan of such blocks. Columns are shared by the taps where there is memory for it.
+StagedPlan PlanStaged(const GemmArgs& gemm, const GemmTile& tile, const StagedSizes& sizes, const DeviceTraits& device);
 // Returns the bytes of shared memory of a block.
 size_t StagedBytes(const StagedPlan& plan, const StagedSizes& sizes);
 

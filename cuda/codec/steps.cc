@@ -10,6 +10,7 @@
 
 #include "codec/gemm.h"
 #include "codec/gemm_cut.h"
+#include "codec/staged_plan.h"
 #include "runtime/device_copy.h"
 #include "runtime/device_wait.h"
 
@@ -132,11 +133,16 @@ GemmGeometry Builder::Geometry(int rows, int outputs, int taps, int channels, in
   return geometry;
 }
 
-bool Builder::UnitHasKernel(const ResidualUnitWeights& unit, int dilation, int channels) const {
+bool Builder::HasStagedUnits() const {
+  return !device_.warpgroups && device_.shared_bytes >= kStagedUnitSharedBytes && copies_ != CodecCopies::kNone &&
+         planes_ != Planes::kF32;
+}
+
+bool Builder::WarpgroupsHaveUnit(const ResidualUnitWeights& unit, int dilation, int channels) const {
   const auto geometry = [&](const ConvWeights& conv, int of_dilation) {
     return Geometry(rows_, channels, static_cast<int>(conv.weight.shape[2]), channels, of_dilation);
   };
-  return HasWarpgroups() && codec::UnitHasKernel(geometry(unit.conv1, dilation), geometry(unit.conv2, 1));
+  return HasWarpgroups() && WarpgroupUnitHasKernel(geometry(unit.conv1, dilation), geometry(unit.conv2, 1));
 }
 
 GemmStep Builder::Gemm(const Dense& dense, int dilation, const Source& x, const WarpgroupOrder* order) {
@@ -450,7 +456,7 @@ Source Builder::DecoderBlock(size_t index, Source x) {
   for (size_t i = 0; i < block.residuals.size(); ++i) {
     const ResidualUnitWeights& unit = block.residuals[i];
     x = Append(gemm, UnitInput(block, i, channels));
-    const bool as_unit = UnitHasKernel(unit, kDilations[i], channels);
+    const bool as_unit = WarpgroupsHaveUnit(unit, kDilations[i], channels);
     const WarpgroupOrder orders[] = {UnitOrder(true), UnitOrder(false)};
     gemm = Gemm(packer_.Convolution(unit.conv1.weight), kDilations[i], x, as_unit ? &orders[0] : nullptr);
     if (as_unit) std::swap(gemm.unit.first, gemm.args.weights.warpgroup);
@@ -462,7 +468,11 @@ Source Builder::DecoderBlock(size_t index, Source x) {
                       .planes = planes_,
                       .snake = packer_.LoadSnake(unit.act2)});
     gemm = Gemm(packer_.Convolution(unit.conv2.weight), 1, x, as_unit ? &orders[1] : nullptr);
-    if (as_unit) std::swap(std::get<GemmStep>(steps_.back()).unit.second, gemm.args.weights.warpgroup);
+    GemmStep& first = std::get<GemmStep>(steps_.back());
+    if (as_unit) std::swap(first.unit.second, gemm.args.weights.warpgroup);
+    if (HasStagedUnits() && StagedUnitHasKernel(first.args.geometry, gemm.args.geometry)) {
+      first.unit = {first.args.weights.data, gemm.args.weights.data};
+    }
     gemm.args.epilogue.bias = packer_.OptionalVector(unit.conv2.bias);
     gemm.args.epilogue.residual = residual_;
     if (i + 1 < block.residuals.size()) gemm.args.epilogue.y = residual_;
@@ -569,7 +579,7 @@ Status Builder::Build() {
   hidden_ = packer_.Keep<float>(static_cast<size_t>(PadChannels(config_.transformer.hidden_size)) *
                                 static_cast<size_t>(max_batch_));
   residual_ = packer_.Keep<float>(widest);
-  operands_.resize(device_.warpgroups ? 3 : 2);
+  operands_.resize(device_.warpgroups || HasStagedUnits() ? 3 : 2);
   for (void*& operand : operands_) operand = packer_.Keep<float>(widest);  // as F32 or two F16 planes
   Source x = PreTransformer(Dequantization());
   latent_steps_ = steps_.size();

@@ -81,7 +81,10 @@ class Builder {
   GemmGeometry Geometry(int rows, int outputs, int taps, int channels, int dilation) const;
   // Returns true if kernels of warpgroups take part in the product that is added next.
   bool HasWarpgroups() const;
-  bool UnitHasKernel(const ResidualUnitWeights& unit, int dilation, int channels) const;
+  bool WarpgroupsHaveUnit(const ResidualUnitWeights& unit, int dilation, int channels) const;
+  // Returns true if residual units may be one kernel without warpgroups: from as many rows as keep second copies of
+  // weights elsewhere, since units need one more array between steps.
+  bool HasStagedUnits() const;
   // Divides the product's input by the hidden stream's root mean square.
   void NormalizeInput(GemmStep* gemm) const;
 

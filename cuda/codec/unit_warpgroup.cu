@@ -180,7 +180,7 @@ WarpgroupPlan Plan(const GemmArgs& first, const DeviceTraits& device) {
 
 }  // namespace
 
-bool UnitHasKernel(const GemmGeometry& first, const GemmGeometry& second) {
+bool WarpgroupUnitHasKernel(const GemmGeometry& first, const GemmGeometry& second) {
   const auto fits = [](const GemmGeometry& geometry) {
     return geometry.tiles == kTiles && geometry.segments == 1 && geometry.group_blocks == kBlocks;
   };
@@ -189,8 +189,8 @@ bool UnitHasKernel(const GemmGeometry& first, const GemmGeometry& second) {
 
 WarpgroupOrder UnitOrder(bool first) { return {kChannels, first ? RowOrder::kEights : RowOrder::kFours}; }
 
-bool UnitTakes(const GemmArgs& first, const GemmArgs& second, const UnitWeights& weights, GemmTile* tile,
-               const DeviceTraits& device) {
+bool WarpgroupUnitTakes(const GemmArgs& first, const GemmArgs& second, const UnitWeights& weights, GemmTile* tile,
+                        const DeviceTraits& device) {
   if (weights.first == nullptr || !IsPlain(second.epilogue) || EndOf(first.epilogue) != End::kOperand) return false;
   const End end = EndOf(second.epilogue);
   if (end != End::kResidual && end != End::kPlain) return false;
@@ -198,7 +198,7 @@ bool UnitTakes(const GemmArgs& first, const GemmArgs& second, const UnitWeights&
   return Plan(first, device).stages >= (first.weights.planes == 2 ? kSecondStages<2> : kSecondStages<1>);
 }
 
-cudaError_t PrepareUnits(const DeviceTraits& device) {
+cudaError_t PrepareWarpgroupUnits(const DeviceTraits& device) {
   for (const int planes : {1, 2}) {
     for (const End end : {End::kPlain, End::kResidual}) {
       const cudaError_t error = PrepareKernel(KernelFor(planes, end), device.shared_bytes);
@@ -208,8 +208,8 @@ cudaError_t PrepareUnits(const DeviceTraits& device) {
   return cudaSuccess;
 }
 
-cudaError_t LaunchUnit(const GemmArgs& first, const GemmArgs& second, const UnitWeights& weights,
-                       const DeviceTraits& device, cudaStream_t stream) {
+cudaError_t LaunchWarpgroupUnit(const GemmArgs& first, const GemmArgs& second, const UnitWeights& weights,
+                                const DeviceTraits& device, cudaStream_t stream) {
   const int planes = first.weights.planes;
   UnitArgs args;
   args.first = first;

@@ -85,14 +85,14 @@ double EstimateTime(const GemmArgs& args, Planes x_planes, const GemmTile& tile,
                                 StreamsColumns(geometry) ? planes_x * geometry.chunks * kTimes.warpgroup_stream : 0,
                                 tile, device);
     case GemmForm::kStaged: {
-      const int at_once = StagedBlocksOfSm(tile.tiles);
+      const int at_once = StagedBlocksOfSm(tile.columns, tile.tiles);
       const double turns = std::ceil(blocks / (device.processors * at_once));
       const double together = std::min<double>(at_once, std::ceil(blocks / device.processors));
-      const double size = tile.tiles / 6.0;
+      const double size = tile.tiles * tile.columns / (6 * 128.0);
       const double multiply = kTimes.staged_products * products * size;
       const double chunk = std::max(kTimes.staged_latency + multiply, together * multiply);
       const double column = kTimes.staged_column + (args.epilogue.residual != nullptr ? kTimes.staged_residual : 0);
-      return turns * (geometry.chunks * chunk + column * tile.columns * size * together + kTimes.staged_block);
+      return turns * (geometry.chunks * chunk + column * 128 * size * together + kTimes.staged_block);
     }
     case GemmForm::kNarrow:
       break;
@@ -247,7 +247,7 @@ TEST_F(CodecChoiceTest, TheRuleIsNotFarFromTheEstimate) {
     double worst = 0;
     ForEachProduct(card, [&](const GemmStep& first, const GemmStep* /*second*/, const DeviceTraits& device) {
       const auto time = [&](const GemmTile& tile) { return EstimateTime(first.args, first.x_planes, tile, device); };
-      const GemmTile tile = ChooseTile(first.args, first.x_planes, device, cuda::CodecNumbers(), /*beside=*/false);
+      const GemmTile tile = RuleTile(first.args, first.x_planes, device);
       const std::vector<GemmTile> possible = PossibleTiles(first.args, first.x_planes, device);
       EXPECT_TRUE(std::any_of(possible.begin(), possible.end(), [&](const GemmTile& other) {
         return NameOf(other) == NameOf(tile);
@@ -290,6 +290,31 @@ TEST_F(CodecChoiceTest, ManyStreamsHaveWholeTilesWithoutWarpgroups) {
     }
     EXPECT_EQ(products, 2 * (4 * 6 + 3));
   }
+}
+
+// Each row of the table of cards without warpgroups is one of a product's, and all its kernels can run with an A100's
+// shared memory.
+TEST_F(CodecChoiceTest, TheTableWithoutWarpgroupsIsOfKernelsThatRun) {
+  DeviceTraits card = h200_;
+  card.clusters = card.warpgroups = false;
+  card.processors = 108;
+  card.shared_bytes = size_t{163} << 10;
+  std::set<const ProductTiles*> used;
+  for (const Step& step : StepsOf(CodecPrecision::kExact, 256, card)) {
+    const auto* const product = std::get_if<GemmStep>(&step);
+    if (product == nullptr) continue;
+    const ProductTiles* const row = FindTiles(CodecTable::kWarps, product->args, product->x_planes);
+    ASSERT_NE(row, nullptr);
+    if (!used.insert(row).second) continue;
+    for (const auto& [streams, tile] : row->tiles) {
+      if (streams == 0) break;
+      const std::vector<GemmTile> possible = PossibleTiles(product->args, product->x_planes, card);
+      EXPECT_TRUE(std::any_of(possible.begin(), possible.end(), [&](const GemmTile& other) {
+        return NameOf(other) == NameOf(tile);
+      })) << NameOf(tile);
+    }
+  }
+  EXPECT_EQ(used.size(), TilesOf(CodecTable::kWarps).size()) << "a row that no product has";
 }
 
 // A card of more SMs takes a table's row as if it had fewer streams.

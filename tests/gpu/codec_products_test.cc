@@ -11,11 +11,13 @@
 #include <random>
 #include <set>
 #include <string>
+#include <tuple>
 #include <variant>
 #include <vector>
 
 #include "codec/gemm.h"
 #include "codec/gemm_choice.h"
+#include "codec/staged_plan.h"
 #include "codec/steps.h"
 #include "gpu/random_codec.h"
 #include "runtime/arena.h"
@@ -94,10 +96,33 @@ class CodecProductsTest : public ::testing::Test {
     return bytes;
   }
 
-  // Compares the kernels of each product of a frame of `streams` that has one for many columns, as on a device with
-  // these traits; returns the number of these products.
-  int CompareTiles(const RandomCodec& codec, cuda::CodecPrecision precision, int streams,
-                   const cuda::codec::DeviceTraits& traits);
+  // Products, and residual units in one kernel.
+  struct Compared {
+    int products = 0, units = 0;
+  };
+  // Compares the kernels of each product of a frame of `streams` that has one for many columns, and of each residual
+  // unit, as on a device with these traits; returns their number.
+  Compared CompareTiles(const RandomCodec& codec, cuda::CodecPrecision precision, int streams,
+                        const cuda::codec::DeviceTraits& traits);
+
+  // Returns what a product reads, random, but for its weights and the streams' past.
+  std::vector<Operand> InputsOf(const GemmArgs& args) {
+    const auto columns = static_cast<size_t>(args.geometry.columns);
+    const auto channels = static_cast<size_t>(args.x.channels);
+    const cuda::codec::GemmEpilogue& epilogue = args.epilogue;
+    std::vector<Operand> inputs;
+    // Both planes, which lie one behind the other.
+    inputs.push_back({const_cast<void*>(args.x.data), Halves(2 * columns * channels)});
+    if (epilogue.rms_input != nullptr) {
+      inputs.push_back({const_cast<float*>(epilogue.rms_input), Floats(columns * channels)});
+    }
+    if (epilogue.residual != nullptr) inputs.push_back(ResidualOf(args));
+    return inputs;
+  }
+  Operand ResidualOf(const GemmArgs& args) {
+    const size_t outputs = static_cast<size_t>(args.geometry.tiles) * cuda::codec::kTileRows;
+    return {const_cast<float*>(args.epilogue.residual), Floats(static_cast<size_t>(args.geometry.columns) * outputs)};
+  }
 
   std::mt19937 random_{kSeed};
 };
@@ -107,6 +132,7 @@ struct Card {
   cuda::codec::DeviceTraits traits;
 };
 
+constexpr size_t kMaxCards = 5;
 // The device, and what it is like without the instructions of Hopper and with less shared memory. They differ in their
 // kernels, in the cut of sums and in how whole tiles share out shared memory.
 std::vector<Card> Cards() {
@@ -116,6 +142,7 @@ std::vector<Card> Cards() {
   cuda::codec::DeviceTraits other = own;
   other.warpgroups = false;
   ExpectCuda(cuda::codec::PrepareStagedGemms(other));
+  ExpectCuda(cuda::codec::PrepareStagedUnits(other));
   if (own.clusters) cards.push_back({"clusters without warpgroups", other});
   other.clusters = false;
   for (const size_t kib : {227, 163, 99}) {
@@ -126,20 +153,56 @@ std::vector<Card> Cards() {
   return cards;
 }
 
-int CodecProductsTest::CompareTiles(const RandomCodec& codec, cuda::CodecPrecision precision, int streams,
-                                    const cuda::codec::DeviceTraits& traits) {
+// Returns what a product writes: y, the next operator's input and the streams' past of it.
+std::array<Result2D, 3> ResultsOf(const GemmArgs& args, std::byte* states, size_t state_bytes, size_t streams) {
+  const cuda::codec::GemmEpilogue& epilogue = args.epilogue;
+  const cuda::codec::Sink& out = epilogue.out;
+  const auto columns = static_cast<size_t>(args.geometry.columns);
+  const size_t outputs = static_cast<size_t>(args.geometry.tiles) * cuda::codec::kTileRows;
+  const bool gated = epilogue.activation == cuda::codec::Activation::kSwiGlu;
+  const size_t element = out.planes == Planes::kHalf ? 2 : 4;
+  const auto channels = static_cast<size_t>(out.channels);
+  const size_t y_bytes = epilogue.y == nullptr ? 0 : columns * (gated ? outputs / 2 : outputs) * sizeof(float);
+  const size_t out_bytes = out.data == nullptr ? 0 : streams * static_cast<size_t>(out.rows) * channels * element;
+  const size_t past_bytes = out.data == nullptr ? 0 : static_cast<size_t>(out.ring * out.keep) * channels * element;
+  return {{{epilogue.y, y_bytes, y_bytes, 1},
+           {out.data, out_bytes, out_bytes, 1},
+           {states + out.history, state_bytes, past_bytes, streams}}};
+}
+
+// Runs `launch` on inputs and poisoned results, and returns the results.
+template <typename Launch>
+std::vector<std::vector<uint8_t>> RunOn(const std::vector<Operand>& inputs, const std::array<Result2D, 3>& results,
+                                        const Launch& launch) {
+  for (const Result2D& result : results) result.Poison();
+  for (const Operand& operand : inputs) operand.Put();  // a residual may lie where y does
+  launch();
+  ExpectCuda(cudaDeviceSynchronize());
+  std::vector<std::vector<uint8_t>> got;
+  for (const Result2D& result : results) got.push_back(result.Get());
+  return got;
+}
+
+void ExpectSame(const std::vector<std::vector<uint8_t>>& got, const std::vector<std::vector<uint8_t>>& expected) {
+  EXPECT_TRUE(got[0] == expected[0]) << "y";
+  EXPECT_TRUE(got[1] == expected[1]) << "the next operator's input";
+  EXPECT_TRUE(got[2] == expected[2]) << "the streams' past of it";
+}
+
+CodecProductsTest::Compared CodecProductsTest::CompareTiles(const RandomCodec& codec, cuda::CodecPrecision precision,
+                                                            int streams, const cuda::codec::DeviceTraits& traits) {
   cuda::Arena memory;
   std::vector<cuda::codec::Step> steps;
   cuda::codec::Builder builder(codec.config(), codec.weights(), traits, precision, streams, streams, &memory, &steps);
   const Status built = builder.Build();
   EXPECT_TRUE(built.ok()) << built.message();
-  if (!built.ok()) return 0;
+  if (!built.ok()) return {};
 
   // Streams with different pasts: the first frame, the second, and far into the ring of frames.
   const auto count = static_cast<size_t>(streams);
   auto state_memory = DeviceMemory::Allocate(count * builder.state_bytes());
   EXPECT_TRUE(state_memory.ok()) << state_memory.status().message();
-  if (!state_memory.ok()) return 0;
+  if (!state_memory.ok()) return {};
   Operand{state_memory->data(), Halves(count * builder.state_bytes() / sizeof(uint16_t))}.Put();
   std::vector<std::byte*> places;
   std::vector<int32_t> frames;
@@ -152,16 +215,40 @@ int CodecProductsTest::CompareTiles(const RandomCodec& codec, cuda::CodecPrecisi
   ExpectCuda(cudaMemcpy(first.states, places.data(), count * sizeof(places[0]), cudaMemcpyHostToDevice));
   ExpectCuda(cudaMemcpy(first.frames, frames.data(), count * sizeof(frames[0]), cudaMemcpyHostToDevice));
 
-  int compared = 0;
+  Compared compared;
   std::set<std::array<int64_t, 8>> seen;
-  for (const cuda::codec::Step& step : steps) {
-    const auto* const gemm = std::get_if<GemmStep>(&step);
+  const auto results_of = [&](const GemmArgs& args) {
+    return ResultsOf(args, state_memory->as<std::byte>(), builder.state_bytes(), count);
+  };
+  for (size_t i = 0; i < steps.size(); ++i) {
+    const auto* const gemm = std::get_if<GemmStep>(&steps[i]);
     if (gemm == nullptr) continue;
-    GemmArgs args = gemm->args;
-    args.batch = {first.states, first.frames};
-    args.geometry.columns = streams * args.x.rows;
+    const auto args_of = [&](const GemmStep& step) {
+      GemmArgs args = step.args;
+      args.batch = {first.states, first.frames};
+      args.geometry.columns = streams * args.x.rows;
+      return args;
+    };
+    const GemmArgs args = args_of(*gemm);
     const auto& [batch, x, geometry, weights, epilogue] = args;
     const std::vector<GemmTile> tiles = PossibleTiles(args, gemm->x_planes, traits);
+    GemmTile unit_tile;
+    if (gemm->unit.first != nullptr) {
+      const GemmArgs second = args_of(std::get<GemmStep>(steps[i + 1]));
+      SCOPED_TRACE("a residual unit of dilation " + std::to_string(geometry.dilation));
+      EXPECT_TRUE(UnitTakes(args, second, gemm->unit, &unit_tile, traits));
+      ++compared.units;
+      std::vector<Operand> inputs = InputsOf(args);
+      inputs.push_back(ResidualOf(second));
+      const std::array<Result2D, 3> results = results_of(second);
+      const std::vector<std::vector<uint8_t>> expected = RunOn(inputs, results, [&] {
+        ExpectCuda(LaunchGemm(args, gemm->x_planes, tiles.front(), traits, nullptr));
+        const GemmTile tile = PossibleTiles(second, gemm->x_planes, traits).front();
+        ExpectCuda(LaunchGemm(second, gemm->x_planes, tile, traits, nullptr));
+      });
+      ExpectSame(RunOn(inputs, results, [&] { ExpectCuda(LaunchUnit(args, second, gemm->unit, traits, nullptr)); }),
+                 expected);
+    }
     const bool has_many = std::any_of(tiles.begin(), tiles.end(), [](const GemmTile& t) {
       return t.form == GemmForm::kWarpgroup || t.form == GemmForm::kStaged;
     });
@@ -175,32 +262,10 @@ int CodecProductsTest::CompareTiles(const RandomCodec& codec, cuda::CodecPrecisi
                                          epilogue.residual != nullptr,
                                          epilogue.rms_input != nullptr};
     if (!has_many || !seen.insert(kind).second) continue;
-    ++compared;
+    ++compared.products;
 
-    const auto columns = static_cast<size_t>(geometry.columns);
-    const auto outputs = static_cast<size_t>(geometry.tiles) * cuda::codec::kTileRows;
-    const bool gated = epilogue.activation == cuda::codec::Activation::kSwiGlu;
-    std::vector<Operand> inputs;
-    // Both planes, which lie one behind the other.
-    inputs.push_back({const_cast<void*>(x.data), Halves(2 * columns * static_cast<size_t>(x.channels))});
-    if (epilogue.rms_input != nullptr) {
-      inputs.push_back({const_cast<float*>(epilogue.rms_input), Floats(columns * static_cast<size_t>(x.channels))});
-    }
-    if (epilogue.residual != nullptr) {
-      inputs.push_back({const_cast<float*>(epilogue.residual), Floats(columns * outputs)});
-    }
-    const cuda::codec::Sink& out = epilogue.out;
-    const size_t element = out.planes == Planes::kHalf ? 2 : 4;
-    const auto out_channels = static_cast<size_t>(out.channels);
-    const size_t y_bytes = epilogue.y == nullptr ? 0 : columns * (gated ? outputs / 2 : outputs) * sizeof(float);
-    const size_t out_bytes = out.data == nullptr ? 0 : count * static_cast<size_t>(out.rows) * out_channels * element;
-    const size_t past_bytes =
-        out.data == nullptr ? 0 : static_cast<size_t>(out.ring * out.keep) * out_channels * element;
-    const Result2D results[] = {
-        {epilogue.y, y_bytes, y_bytes, 1},
-        {out.data, out_bytes, out_bytes, 1},
-        {state_memory->as<std::byte>() + out.history, builder.state_bytes(), past_bytes, count},
-    };
+    const std::vector<Operand> inputs = InputsOf(args);
+    const std::array<Result2D, 3> results = results_of(args);
     std::vector<std::vector<uint8_t>> expected;
     for (const GemmTile& tile : tiles) {
       // Only one of the kernels for few columns.
@@ -210,41 +275,52 @@ int CodecProductsTest::CompareTiles(const RandomCodec& codec, cuda::CodecPrecisi
                    std::to_string(geometry.taps) + " taps, segments " + std::to_string(geometry.segments) +
                    ", kernel " + std::to_string(static_cast<int>(tile.form)) + " of " + std::to_string(tile.columns) +
                    " columns and " + std::to_string(tile.tiles) + " tiles");
-      for (const Result2D& result : results) result.Poison();
-      for (const Operand& operand : inputs) operand.Put();  // a residual may lie where y does
-      ExpectCuda(LaunchGemm(args, gemm->x_planes, tile, traits, nullptr));
-      ExpectCuda(cudaDeviceSynchronize());
-      std::vector<std::vector<uint8_t>> got;
-      for (const Result2D& result : results) got.push_back(result.Get());
+      std::vector<std::vector<uint8_t>> got =
+          RunOn(inputs, results, [&] { ExpectCuda(LaunchGemm(args, gemm->x_planes, tile, traits, nullptr)); });
       if (expected.empty()) {
         expected = std::move(got);
         continue;
       }
-      EXPECT_TRUE(got[0] == expected[0]) << "y";
-      EXPECT_TRUE(got[1] == expected[1]) << "the next operator's input";
-      EXPECT_TRUE(got[2] == expected[2]) << "the streams' past of it";
+      ExpectSame(got, expected);
     }
   }
   return compared;
 }
 
-// The released widths, columns that fill no last tile, and both precisions.
-TEST_F(CodecProductsTest, AllKernelsGiveTheSameBits) {
+// One of Cards(), and a precision.
+class CodecProductsOfCardTest : public CodecProductsTest,
+                                public ::testing::WithParamInterface<std::tuple<size_t, cuda::CodecPrecision>> {};
+
+// The released widths, columns that fill no last tile.
+TEST_P(CodecProductsOfCardTest, AllKernelsGiveTheSameBits) {
+  const auto& [index, precision] = GetParam();
+  const std::vector<Card> cards = Cards();
+  if (index >= cards.size()) GTEST_SKIP() << "the device can be taken for " << cards.size() << " cards only";
+  const Card& card = cards[index];
   CodecShape shape = CodecShape::Released();
   shape.layers = 1;
   const RandomCodec codec(shape, kSeed);
-  for (const Card& card : Cards()) {
-    for (const auto precision : {cuda::CodecPrecision::kFast, cuda::CodecPrecision::kExact}) {
-      SCOPED_TRACE(card.name + (precision == cuda::CodecPrecision::kExact ? ", two planes" : ", one plane"));
-      const int compared = CompareTiles(codec, precision, 131, card.traits);
-      std::printf("  %s: %d products have kernels for many columns\n", card.name.c_str(), compared);
-      // The pre-transformer's five, six of upsampling, the first convolution, and the decoder blocks'.
-      EXPECT_GE(compared, 12);
-    }
-  }
+  SCOPED_TRACE(card.name);
+  const Compared compared = CompareTiles(codec, precision, 131, card.traits);
+  std::printf("  %s: %d products have kernels for many columns, %d residual units one of their own\n",
+              card.name.c_str(), compared.products, compared.units);
+  // The pre-transformer's five, six of upsampling, the first convolution, and the decoder blocks'.
+  EXPECT_GE(compared.products, 12);
+  // Those of the last block.
+  const bool has_units = card.traits.warpgroups || card.traits.shared_bytes >= cuda::codec::kStagedUnitSharedBytes;
+  EXPECT_EQ(compared.units, has_units ? 3 : 0);
 }
 
-// Widths for each shape of tile, with minimal work for compute-sanitizer.
+INSTANTIATE_TEST_SUITE_P(Cards, CodecProductsOfCardTest,
+                         ::testing::Combine(::testing::Range(size_t{0}, kMaxCards),
+                                            ::testing::Values(cuda::CodecPrecision::kFast,
+                                                              cuda::CodecPrecision::kExact)),
+                         [](const auto& of) {
+                           const bool exact = std::get<1>(of.param) == cuda::CodecPrecision::kExact;
+                           return "card" + std::to_string(std::get<0>(of.param)) + (exact ? "_exact" : "_fast");
+                         });
+
+// Widths for each shape of tile and for residual units in one kernel, with minimal work for compute-sanitizer.
 TEST_F(CodecProductsTest, SmallForTheSanitizer) {
   CodecShape shape;
   shape.codebook_dim = 64;
@@ -255,7 +331,7 @@ TEST_F(CodecProductsTest, SmallForTheSanitizer) {
   shape.heads = 2;
   shape.kv_heads = 1;
   shape.head_dim = 32;
-  shape.decoder_dim = 192;
+  shape.decoder_dim = 384;
   const RandomCodec codec(shape, kSeed);
   const std::vector<Card> cards = Cards();
   for (const auto precision : {cuda::CodecPrecision::kFast, cuda::CodecPrecision::kExact}) {
