@@ -244,6 +244,7 @@ Plural Spellout::PluralOf(std::string_view whole, std::string_view fraction) con
     if (impl_->tongue == TongueId::kRussian) return Plural::kFew;  // "пять запятая два километра"
     return french && (whole.empty() || whole == "0" || whole == "1") ? Plural::kOne : Plural::kOther;
   }
+  if (impl_->plurals == nullptr) return whole == "1" ? Plural::kOne : Plural::kOther;  // ICU without its data
   const auto number = static_cast<int32_t>(ToNumber(whole.substr(whole.size() > 6 ? whole.size() - 6 : 0)));
   const std::string name = FromIcu(impl_->plurals->select(whole.size() > 6 ? number + 1000000 : number));
   return name == "one" ? Plural::kOne : name == "few" ? Plural::kFew : Plural::kOther;
