@@ -87,7 +87,7 @@ struct SimulatedOptions {
   double hiccups = 0;  // of a thousand steps so many take kHiccupMs longer
   int64_t pages = 0;   // 0: no limit
   int64_t prompt_rows = 35;
-  bool measured = true;  // the device has timed steps before the first request
+  bool measured = false;  // the device has timed steps before the first request (Backend::step_times())
   unsigned seed = 1;
 };
 
@@ -189,7 +189,8 @@ class SimulatedDevice : public Backend, public PagedContexts, public SharedPromp
     std::vector<StepTime> times;
     for (const int64_t rows : {1, 16, 64, 256}) {
       if (!options_.measured || rows > options_.slots) break;
-      times.push_back({rows, 4 * rows, options_.times.StepMs(RowsOf(static_cast<size_t>(rows))) * 1e-3 * options_.slower});
+      times.push_back(
+          {rows, 4 * rows, options_.times.StepMs(RowsOf(static_cast<size_t>(rows))) * 1e-3 * options_.slower});
     }
     return times;
   }
