@@ -47,13 +47,6 @@ struct FrameResult {
   TextScores text_scores;      // of FrameStep::window; independent of other slots, as the codes are
 };
 
-// A step that a backend timed while it was loaded.
-struct StepTime {
-  int64_t rows = 0;       // slots
-  int64_t positions = 0;  // those that the slots attended to
-  double seconds = 0;
-};
-
 // Memory for the contexts of utterances: pages of one size, shared by all slots.
 struct ContextPages {
   int64_t positions = 0;  // of a context in a page
@@ -132,10 +125,6 @@ class Backend {
   // Optional parts, owned by the backend and constant; null if the device has no such thing:
   virtual PagedContexts* paged() { return nullptr; }
   virtual SharedPrompts* shared_prompts() { return nullptr; }
-
-  // Returns times of steps of several sizes, constant; empty if none were measured. The scheduler predicts from them
-  // until it has seen steps of its own.
-  virtual std::vector<StepTime> step_times() const { return {}; }
 
   // Opens a slot: checks the prompt and allocates the slot's memory, without computing. The caller feeds trailing_text
   // through FrameStep. kDeviceUnavailable: the device is lost, and with it every slot.

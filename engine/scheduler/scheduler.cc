@@ -23,7 +23,6 @@ Scheduler::Scheduler(std::unique_ptr<Backend> backend)
   DeviceView& device = lists_.device;
   device.slots = device.free_slots = backend_->max_slots();
   device.many = backend_->beside_host() && device.slots > kDefaultVoices;
-  meter_.Begin(backend_->step_times(), &device);
   if (PagedContexts* const paged = backend_->paged()) parking_ = std::make_unique<Parking>(paged, &lists_);
 }
 

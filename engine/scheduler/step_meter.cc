@@ -10,11 +10,6 @@
 
 namespace qtts {
 
-void StepMeter::Begin(std::span<const StepTime> times, DeviceView* device) {
-  for (const StepTime& step : times) model_.AddMeasured(step.rows, step.positions, step.seconds);
-  device->cost = model_.Cost();
-}
-
 void StepMeter::Submit(Step* step, DeviceView* device) {
   step->predicted = std::chrono::duration_cast<StreamClock::duration>(
       std::chrono::duration<double>(device->cost.Seconds(step->rows, step->positions, step->prompts)));

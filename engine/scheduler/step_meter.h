@@ -4,9 +4,7 @@
 
 #include <atomic>
 #include <cstdint>
-#include <span>
 
-#include "backend/backend.h"
 #include "qtts/engine_options.h"
 #include "scheduler/period_watch.h"
 #include "scheduler/step_model.h"
@@ -27,8 +25,6 @@ class StepMeter {
     StreamClock::duration predicted{0};  // its time; set by Submit()
   };
 
-  // Takes times that the device measured before the first step.
-  void Begin(std::span<const StepTime> times, DeviceView* device);
   // Counts a step that is submitted, and tells `device` when it will be done.
   void Submit(Step* step, DeviceView* device);
   // Counts a step that ended at `now`, and updates what `device` tells of its speed.

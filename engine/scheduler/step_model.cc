@@ -19,25 +19,12 @@ constexpr double kRidge = 1e-4;
 
 }  // namespace
 
-void StepModel::Sums::Add(const Vector& terms, double seconds, double forget) {
-  for (size_t i = 0; i < kTerms; ++i) {
-    for (size_t j = 0; j < kTerms; ++j) squares[i][j] = squares[i][j] * forget + terms[i] * terms[j];
-    moments[i] = moments[i] * forget + terms[i] * seconds;
-  }
-}
-
-StepModel::Vector StepModel::TermsOf(int64_t rows, int64_t positions, double prompts) {
-  return {1, static_cast<double>(rows) * kRows, static_cast<double>(positions) * kPositions, prompts};
-}
-
-void StepModel::AddMeasured(int64_t rows, int64_t positions, double seconds) {
-  before_.Add(TermsOf(rows, positions, 0), seconds, 1);
-  ++measured_;
-  outdated_ = true;
-}
-
 void StepModel::Add(int64_t rows, int64_t positions, double prompts, double seconds) {
-  sums_.Add(TermsOf(rows, positions, prompts), seconds, kForget);
+  const Vector terms = {1, static_cast<double>(rows) * kRows, static_cast<double>(positions) * kPositions, prompts};
+  for (size_t i = 0; i < kTerms; ++i) {
+    for (size_t j = 0; j < kTerms; ++j) squares_[i][j] = squares_[i][j] * kForget + terms[i] * terms[j];
+    moments_[i] = moments_[i] * kForget + terms[i] * seconds;
+  }
   ++steps_;
   outdated_ = true;
 }
@@ -56,12 +43,8 @@ StepCost StepModel::Cost(double mean_positions) {
 void StepModel::Fit() {
   std::array<bool, kTerms> used = {true, true, true, true};
   for (size_t round = 0; round < kTerms; ++round) {
-    std::array<Vector, kTerms> m = sums_.squares;
-    Vector x = sums_.moments;
-    for (size_t i = 0; i < kTerms; ++i) {
-      for (size_t j = 0; j < kTerms; ++j) m[i][j] += before_.squares[i][j];
-      x[i] += before_.moments[i];
-    }
+    std::array<Vector, kTerms> m = squares_;
+    Vector x = moments_;
     for (size_t i = 0; i < kTerms; ++i) {
       m[i][i] = m[i][i] * (1 + kRidge) + 1e-12;
       if (used[i]) continue;

@@ -35,11 +35,8 @@ class StepModel {
   // Learns that a step took `seconds`: `rows` streams with `positions` positions in all, and `prompts`, the work on
   // prompts since the step before, in frames' work (PrefillProgress::work).
   void Add(int64_t rows, int64_t positions, double prompts, double seconds);
-  // Learns the time of a step that was measured before the first one. It is never forgotten: while all steps are small,
-  // it tells of large ones. Its weight is that of one of the last steps.
-  void AddMeasured(int64_t rows, int64_t positions, double seconds);
-  // Returns true once there are enough steps to predict from, or two sizes were measured before.
-  bool fitted() const { return steps_ >= kMinSteps || measured_ > 1; }
+  // Returns true once there are enough steps to predict from.
+  bool fitted() const { return steps_ >= kMinSteps; }
   // Returns the model's terms. `mean_positions`: of a stream of the last step.
   StepCost Cost(double mean_positions = 0);
 
@@ -47,21 +44,13 @@ class StepModel {
   static constexpr int64_t kMinSteps = 32;
   static constexpr size_t kTerms = 4;
   using Vector = std::array<double, kTerms>;
-  struct Sums {
-    std::array<Vector, kTerms> squares = {};  // weighted sums of the terms' products
-    Vector moments = {};                      // and of their products with the time
 
-    void Add(const Vector& terms, double seconds, double forget);
-  };
-
-  static Vector TermsOf(int64_t rows, int64_t positions, double prompts);
   void Fit();
 
   int64_t steps_ = 0;
-  int64_t measured_ = 0;
   bool outdated_ = false;
-  Sums sums_;    // of the steps
-  Sums before_;  // of those that were measured before
+  std::array<Vector, kTerms> squares_ = {};  // weighted sums of the terms' products
+  Vector moments_ = {};                      // and of their products with the time
   Vector factors_ = {};
 };
 

@@ -87,7 +87,6 @@ struct SimulatedOptions {
   double hiccups = 0;  // of a thousand steps so many take kHiccupMs longer
   int64_t pages = 0;   // 0: no limit
   int64_t prompt_rows = 35;
-  bool measured = false;  // the device has timed steps before the first request (Backend::step_times())
   unsigned seed = 1;
 };
 
@@ -184,15 +183,6 @@ class SimulatedDevice : public Backend, public PagedContexts, public SharedPromp
   SimulatedDevice(const SimulatedOptions& options, SimulatedWorld* world)
       : options_(options), world_(world), slots_(static_cast<size_t>(options.slots)), free_pages_(options.pages) {
     for (int i = options.slots; i-- > 0;) free_.push_back(i);
-  }
-  std::vector<StepTime> step_times() const override {
-    std::vector<StepTime> times;
-    for (const int64_t rows : {1, 16, 64, 256}) {
-      if (!options_.measured || rows > options_.slots) break;
-      times.push_back(
-          {rows, 4 * rows, options_.times.StepMs(RowsOf(static_cast<size_t>(rows))) * 1e-3 * options_.slower});
-    }
-    return times;
   }
   double busy_ms() const { return busy_.count(); }
 

@@ -57,15 +57,6 @@ TEST_F(ColdStartTest, NobodyIsLateOrRefused) {
   }
 }
 
-// More come at once than a device has time for. If it timed steps before the first request, the scheduler knows how
-// many may begin; those who do are late for a moment at most.
-TEST_F(ColdStartTest, MeasuredStepsKeepTheRestWaiting) {
-  SimulatedOptions options = Crowd(DeviceTimes::Exact17B(), 1700, 0.2);
-  EXPECT_GE(Run(options).late(), 10000) << "all begin while nothing is known";
-  options.measured = true;
-  EXPECT_LE(Run(options).late(), 500);
-}
-
 // Steps that take longer than predicted use up the reserve, and no more.
 TEST_F(ColdStartTest, SomeLongStepsMakeNobodyLate) {
   SimulatedOptions options = Crowd(DeviceTimes::Exact17B(), 950, 4);

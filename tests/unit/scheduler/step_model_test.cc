@@ -37,25 +37,6 @@ TEST(StepModelTest, FindsTheLineThatStepsLieOn) {
   }
 }
 
-// Steps of a few streams tell little of steps of many: their times scatter, and rows and prompts change together.
-TEST(StepModelTest, StepsThatWereMeasuredBeforeTellOfLargeOnes) {
-  StepModel model;
-  model.AddMeasured(1, 4, StepTime(1, 4));
-  EXPECT_FALSE(model.fitted()) << "of one size";
-  model.AddMeasured(256, 1024, StepTime(256, 1024));
-  EXPECT_TRUE(model.fitted());
-  const double expected = StepTime(1024, 4096);
-  EXPECT_NEAR(model.Cost().Seconds(1024, 4096), expected, 0.05 * expected);
-  for (int i = 0; i < 2000; ++i) {
-    const int64_t rows = 1 + i % 4;
-    model.Add(rows, rows * 40, 0.1 * static_cast<double>(rows), StepTime(rows, rows * 40) * (1 + 0.3 * (i % 4)));
-  }
-  EXPECT_NEAR(model.Cost().Seconds(1024, 4096), expected, 0.25 * expected);
-  // Where steps are large, those before the first one count for little.
-  for (int i = 0; i < 500; ++i) model.Add(900 + i % 100, (900 + i % 100) * 40, 0, 2 * StepTime(900, 36000));
-  EXPECT_NEAR(model.Cost().Seconds(950, 38000), 2 * StepTime(900, 36000), 0.05 * StepTime(900, 36000));
-}
-
 TEST(StepModelTest, FollowsADeviceThatBecomesSlower) {
   StepModel model;
   for (const double slower : {1.0, 2.0}) {
