@@ -88,6 +88,8 @@ def wav_header(size=None, rate=RATE):
 class Plain:
     """pcm and wav at the model's rate."""
 
+    held = 0.0
+
     def __init__(self, header):
         self._header = header
 
@@ -107,6 +109,8 @@ class Encoder:
 
     The pipeline has no thread: WORKERS make it, push sound into it and take out the bytes.
     """
+
+    held = 0.1  # seconds of the sound that it keeps back at most; Opus with its muxer 67 ms
 
     def __init__(self, name, rate, header=b""):
         self._elements = FORMATS[name].elements

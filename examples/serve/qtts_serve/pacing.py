@@ -2,13 +2,15 @@
 """When sound is written.
 
 The first two frames of an utterance are written at once, then what has gathered in 160, then in 320 ms: each write
-costs more than the sound in it. All streams share one timer, which runs only while somebody sleeps.
+costs more than the sound in it. A listener with less sound in hand gets the next before that is played. All streams
+share one timer, which runs only while somebody sleeps.
 """
 import asyncio
 import math
 
 TICK = 0.02  # seconds
 FRAME = 0.08  # seconds
+RESERVE = 0.04  # seconds of sound that a listener still has when the next is written
 
 
 class Timer:
@@ -50,10 +52,12 @@ class Timer:
 
 
 class Pace:
-    """How far the sound of an utterance may run ahead. `ahead`: seconds after the first two frames; 0 = without limit."""
+    """How far the sound of an utterance may run ahead. `ahead`: seconds after the first two frames; 0 = without limit.
+    `held`: seconds of what was written that an encoder may keep back."""
 
-    def __init__(self, ahead):
+    def __init__(self, ahead, held=0.0):
         self.ahead = ahead
+        self._held = held
         self._begin = None
         self.frames = 0  # written; not whole where silence was cut from the first one
         self._writes = 0
@@ -78,10 +82,11 @@ class Pace:
         if self._begin is not None:
             self._begin += seconds
 
-    def pause(self):
+    def pause(self, now):
         """Ticks until the next write."""
         self._writes += 1
         if self.ahead == 0 or self.frames < 2:
             return 1
         longest = 8 if self._writes < 4 else 16
-        return max(1, min(longest, int(self.ahead / 2 / TICK)))
+        in_hand = -self.late(now) - self._held - RESERVE
+        return max(1, min(longest, int(self.ahead / 2 / TICK), int(in_hand / TICK)))

@@ -208,7 +208,7 @@ class Answer:
 
     async def _stream(self, utterance, encoder, wishes):
         """Sends the sound as it comes. Returns what ends the answer; None if it must stay incomplete."""
-        async for sound in utterance.sound(wishes.pace, wishes.start_frame):
+        async for sound in utterance.sound(wishes.pace, wishes.start_frame, encoder.held):
             data = await encoder.encode(sound)
             if self.status == 0:
                 await self._start(utterance, wishes, followed=bool(data))

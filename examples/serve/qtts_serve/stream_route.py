@@ -315,7 +315,7 @@ class Session:
                 await self._send_bytes(data)
 
         began = False
-        async for sound in utterance.sound(wishes.pace):
+        async for sound in utterance.sound(wishes.pace, held=encoder.held):
             if not began:
                 began = True
                 await self._send_start(turn, utterance)

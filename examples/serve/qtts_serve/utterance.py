@@ -153,10 +153,11 @@ class Utterance:
 
     # --- sound
 
-    async def sound(self, ahead, start_frame=0):
-        """The sound, in pieces of one frame or more, at its pace. ApiError if there is none."""
+    async def sound(self, ahead, start_frame=0, held=0.0):
+        """The sound, in pieces of one frame or more, at its pace. `held`: seconds of it that an encoder may keep back.
+        ApiError if there is none."""
         speaker, spoken, front = self._speaker, self.spoken, self._front
-        pace, skip = Pace(ahead), start_frame * FRAME_BYTES
+        pace, skip = Pace(ahead, held), start_frame * FRAME_BYTES
         while not self.cancelled:
             now = time.monotonic()
             frames, piece = [], b""
@@ -197,7 +198,7 @@ class Utterance:
             return 1
         if pulled or pace.allowed(now) <= 0:
             self._missed = 0
-            return pace.pause()
+            return pace.pause(now)
         # Whoever listens may be waiting; but an engine that is too slow is not asked 50 times a second.
         self._missed += 1
         return min(1 << self._missed - 1, Timer.SLOTS)

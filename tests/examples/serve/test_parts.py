@@ -5,8 +5,9 @@ import threading
 
 import pytest
 
-from qtts_serve import encoders
+from qtts_serve import encoders, pacing
 from qtts_serve.connection import Transport
+from qtts_serve.pacing import Pace
 from qtts_serve.patience import within
 from qtts_serve.speaker import Gst
 from qtts_serve.workers import Workers
@@ -16,6 +17,38 @@ Gst.init(None)
 
 def run(coroutine):
     return asyncio.run(asyncio.wait_for(coroutine, 60))
+
+
+# --- pauses between writes
+
+def paced(frames, held=0.0, ahead=2.0):
+    pace = Pace(ahead, held)
+    pace.begin(100.0)
+    pace.frames = frames
+    return pace
+
+
+@pytest.mark.parametrize("held", [0.0, 0.1])
+@pytest.mark.parametrize("frames", [2, 3, 4])
+@pytest.mark.parametrize("after", [0.0, 0.013, 0.05])
+def test_the_next_write_comes_before_all_is_played(frames, after, held):
+    ticks = paced(frames, held).pause(100.0 + after)
+    assert ticks == 1 or after + ticks * pacing.TICK <= frames * pacing.FRAME - held - 0.02
+
+
+def test_the_first_pause_is_shorter_for_what_an_encoder_keeps_back():
+    assert paced(2).pause(100.0) == 6
+    assert paced(2, held=0.1).pause(100.0) == 1
+
+
+def test_a_listener_with_sound_in_hand_gets_it_in_few_writes():
+    pace = paced(25)
+    assert [pace.pause(100.0) for _ in range(4)] == [8, 8, 8, 16]
+
+
+def test_a_listener_who_has_played_all_gets_sound_at_once():
+    assert paced(2).pause(100.5) == 1
+    assert paced(2, ahead=0).pause(100.0) == 1
 
 
 # --- waiting with a limit
