@@ -23,7 +23,6 @@ import glob
 import json
 import os
 import pathlib
-import random
 import re
 import resource
 import shutil
@@ -34,6 +33,7 @@ import sys
 import time
 
 from measure import client, local, report
+from measure.requests import Requests
 
 SOURCE = pathlib.Path(__file__).resolve().parent
 BUILD = SOURCE.parent / "build"
@@ -182,43 +182,6 @@ backend fronts
         self.process.kill()
         self.process.wait()
         self._log.close()
-
-
-class Requests:
-    """Short requests at random times, on connections of their own, `rate` a second; which of them were lost."""
-
-    def __init__(self, run, server, rate):
-        self._run, self._server, self._rate = run, server, rate
-        self.begun, self.lost = 0, []
-
-    async def __aenter__(self):
-        self._tasks = []
-        self._pacer = asyncio.create_task(self._pace())
-        return self
-
-    async def __aexit__(self, *_):
-        self._pacer.cancel()
-        await asyncio.gather(self._pacer, return_exceptions=True)
-        await asyncio.gather(*self._tasks)
-
-    async def _pace(self):
-        chance = random.Random(1)
-        while True:
-            self._tasks.append(asyncio.create_task(self._ask()))
-            await asyncio.sleep(chance.expovariate(self._rate))
-
-    async def _ask(self):
-        self.begun += 1
-        asked = time.perf_counter()
-        try:
-            answer = await self._server.speech("Good morning.", limit=60, pace=0, max_new_tokens=12)
-            if answer.status != 200:
-                self.lost.append((asked, f"status {answer.status}"))
-        except (OSError, client.Broken, TimeoutError) as error:
-            self.lost.append((asked, repr(error)))
-
-    def text(self):
-        return f"{len(self.lost)} of {self.begun} requests lost" + "".join(f"; {why}" for _, why in self.lost[:3])
 
 
 class Run:
@@ -378,7 +341,7 @@ async def update(run):
         ports = [free_port() for _ in range(count)]
         begun = [Front(run, cards=[card], port=port, name=f"{run.size}.old{card}") for card, port in enumerate(ports)]
         await asyncio.gather(*(front.ready() for front in begun))
-        async with Balancer(run, ports) as balancer, Requests(run, balancer.server, run.options.update_rate) as requests:
+        async with Balancer(run, ports) as balancer, Requests(balancer.server, run.options.update_rate, max_new_tokens=12) as requests:
             began = time.perf_counter()
             for card, port in enumerate(ports):
                 status = await begun[card].end()
@@ -405,7 +368,7 @@ async def kill(run):
         return
     fields = {"pace": 1.0, "max_new_tokens": 150 if run.gpu else 60}
     async with fronts(run, *({"cards": [card], "name": f"{run.size}.kill{card}"} for card in range(2))) as begun:
-        async with Balancer(run, [front.port for front in begun]) as balancer, Requests(run, balancer.server, 2) as requests:
+        async with Balancer(run, [front.port for front in begun]) as balancer, Requests(balancer.server, 2, max_new_tokens=12) as requests:
             answers = []
             for seed in range(count):
                 answer = await balancer.server.connect()

@@ -11,7 +11,6 @@ import http.client
 import json
 import os
 import pathlib
-import random
 import re
 import signal
 import subprocess
@@ -19,11 +18,13 @@ import sys
 import time
 
 from measure import client, figures, local, report
+from measure.requests import Requests
 
 HERE = pathlib.Path(__file__).resolve().parent
 FLEET = HERE / "fleet"
 ADDRESSES = ("10.77.0.1", "10.77.0.2")
 PATIENCE = 180  # seconds for Ray to start, deploy or replace something; for broken code alone
+MOST = 8  # other requests at once
 SHORT = "Good morning, how are you?"
 MORE = "and one more word, "
 STORY = " ".join(["The river was wide and slow, and the boats went down it one after the other."] * 5)
@@ -118,46 +119,6 @@ class Check:
             cls.failed.append(text)
 
 
-class Load:
-    """Short requests at random times, each on a connection of its own, until it is left. No more than MOST at once, so
-    that a busy machine is not asked for what it cannot do."""
-
-    MOST = 8
-
-    def __init__(self, server, rate):
-        self._server, self._rate = server, rate
-        self.begun, self.lost, self.slowest = 0, [], 0.0
-
-    async def __aenter__(self):
-        self._tasks = []
-        self._pacer = asyncio.create_task(self._run())
-        return self
-
-    async def __aexit__(self, *_):
-        self._pacer.cancel()
-        await asyncio.gather(self._pacer, return_exceptions=True)
-        await asyncio.gather(*self._tasks)
-
-    async def _run(self):
-        chance = random.Random(1)
-        for _ in range(10000):
-            if sum(not task.done() for task in self._tasks) < self.MOST:
-                self._tasks.append(asyncio.create_task(self._one()))
-            await asyncio.sleep(chance.expovariate(self._rate))
-
-    async def _one(self):
-        self.begun += 1
-        asked = time.perf_counter()
-        try:
-            answer = await self._server.speech(SHORT, limit=60, seed=1, pace=0)
-        except (client.Broken, TimeoutError, OSError) as error:
-            self.lost.append((asked, f"{type(error).__name__} {error}"))
-            return
-        if answer.status != 200:
-            self.lost.append((asked, f"{answer.status} {bytes(answer.body[:200]).decode()}"))
-        self.slowest = max(self.slowest, time.perf_counter() - asked)
-
-
 def machine_of(replica):
     return replica.split("-")[0]
 
@@ -230,7 +191,7 @@ async def resume(server, cut, seed):
 async def kill_a_replica(servers, inits, rate):
     here, there = servers
     whole = await here.speech(STORY, seed=7, pace=0)
-    async with Load(here, rate) as load:
+    async with Requests(here, rate, MOST, seed=1) as load:
         cut = await http_on(here, there.host, seed=7, pace=1.0)
         session, utterance = await session_on(here, there.host, seed=7, pace=1.0)
         kept = await http_on(here, here.host, seed=7, pace=1.0)
@@ -261,7 +222,7 @@ async def kill_what_is_between(servers, inits, rate):
     """One machine's HAProxy, then Ray's controller, of which the sound needs neither to go on elsewhere."""
     here, there = servers
     whole = await here.speech(STORY, seed=7, pace=0)
-    async with Load(here, rate) as load:
+    async with Requests(here, rate, MOST, seed=1) as load:
         through = await there.connect()
         there.speak(through, STORY, pace=1.0)
         await through.until(lambda a: a.pieces)
@@ -276,7 +237,7 @@ async def kill_what_is_between(servers, inits, rate):
     Check.that(broke is not None and broke - killed < 1, "what went through the killed HAProxy broke within a second")
     Check.that(bytes(kept.body) == bytes(whole.body), f"what its machine spoke through the other one is whole; it answers again after {back:.1f} s")
     Check.that(not load.lost, f"0 of {load.begun} requests to the other one lost: {[error for _, error in load.lost] or ''}")
-    async with Load(here, rate) as load:
+    async with Requests(here, rate, MOST, seed=1) as load:
         kept = await http_on(here, there.host, seed=7, pace=1.0)
         killed = kill(inits[0], CONTROLLER)
         await kept.until(lambda a: a.whole, 60)
@@ -369,7 +330,7 @@ async def update(servers, machines, rate):
     before = await replicas(here, 8)
     idle = await here.session()
     talks = {machine: await Talk.begin(here, machine.host) for machine in servers}
-    async with Load(here, rate) as load:
+    async with Requests(here, rate, MOST, seed=1) as load:
         closing = asyncio.create_task(closed(idle))
         speaking = await here.connect()
         here.speak(speaking, STORY, keep=True, seed=7, pace=0.2)
@@ -396,7 +357,7 @@ async def update(servers, machines, rate):
 
 async def lose_a_machine(servers, machines, rate):
     here, there = servers
-    async with Load(here, rate) as load:
+    async with Requests(here, rate, MOST, seed=1) as load:
         cut = await http_on(here, there.host, seed=7, pace=1.0)
         await asyncio.sleep(1.0)
         killed = time.perf_counter()
