@@ -91,13 +91,15 @@ std::string LaunchLine(const Options& options, const std::string& file) {
   if (options.microphone) {
     line += "autoaudiosrc ";
   } else if (!options.listen.empty()) {
-    line += "filesrc location=" + Quote(options.listen) + " ! decodebin ! clocksync ";
+    line += "filesrc location=" + Quote(options.listen) + " ! decodebin ";
   } else {
     return line;
   }
   line +=
       "! audioconvert ! audioresample ! audio/x-raw,format=S16LE,rate=48000,channels=1 "
       "! audiobuffersplit output-buffer-duration=1/50 ";
+  // A file is heard in time, 20 ms after 20 ms: its own buffers, which are longer, would be heard before their time.
+  if (!options.microphone) line += "! clocksync ";
   if (options.vad || cancel_echo) {
     line += std::string("! webrtcdsp gain-control=false voice-detection=") + (options.vad ? "true" : "false") +
             (cancel_echo ? " probe=echo " : " echo-cancel=false ");
