@@ -224,8 +224,8 @@ TEST_P(PersistentFrames, AreTheGraphs) {
   }
 }
 
-// As on cards with fewer SMs: blocks that do in rounds what several do, with one split and with many, in every number
-// of rows.
+// As on cards with fewer SMs: blocks with more tiles, and some with one more than others, with one split and with many,
+// in every number of rows.
 TEST(PersistentFrame, AnyNumberOfBlocksIsTheGraphs) {
   QTTS_NEEDS_DEVICE();
   QTTS_NEEDS_PERSISTENT_KERNEL();
@@ -233,7 +233,7 @@ TEST(PersistentFrame, AnyNumberOfBlocksIsTheGraphs) {
     const RandomModel model(FullWidth(large));
     const ModelConfig& config = model.checkpoint()->config();
     Talker graph(model, FramePath::kGraph);
-    for (const int blocks : {16, 32, 64, 128}) {
+    for (const int blocks : {16, 28, 46, 77, 103, 128}) {
       if (blocks > testing::Device().processors) continue;
       Talker persistent(model, FramePath::kPersistent, PersistentFrame::kPatience, blocks);
       ASSERT_TRUE(graph.model() != nullptr && persistent.model() != nullptr);

@@ -58,8 +58,11 @@ __device__ __forceinline__ void Block<Traits>::Attend(const PersistentStack& s, 
   }
   if constexpr (kTalker) {
     if (Uniform(shared_->splits) == 1 || warp_ >= Traits::kCombiners) return;
+    // As many as tiles of the narrow residual stream, and dealt in the same way.
+    static_assert(kQueryWidth / kCombined == OwnTiles(kPersistentHidden));
+    const int units = kFolded ? Uniform(DealOf(*shared_, kPersistentHidden).own.count) : 1;
 #pragma unroll 1
-    for (int i = warp_; i < kRows * folds(); i += Traits::kCombiners) {
+    for (int i = warp_; i < kRows * units; i += Traits::kCombiners) {
       const int row = i % kRows;
       if (Uniform(shared_->sequences[row]) < 0) continue;
       const int used = Uniform(UsedSplits(s, shared_->positions[row]));

@@ -19,9 +19,8 @@
 // It streams its weights through the ring, waits for the words that the phase needs, and publishes its outputs as words
 // of a new epoch.
 //
-// With fewer than kMaxBlocks blocks the kernel is folded (FrameTraits): a block goes through a phase in folds() rounds,
-// each with the tiles of one of kMaxBlocks blocks. The phase's words are waited for in its first round, and belong to
-// one epoch.
+// With fewer than kMaxBlocks blocks the kernel is folded (FrameTraits): a block goes through a phase in rounds, as many
+// as it has tiles for (frame_deal.h). The phase's words are waited for in its first round, and belong to one epoch.
 //
 // Buffers of words are written once per layer and need no clearing. No reader can be overtaken: before a block
 // overwrites a buffer it has read, phase by phase, words of all blocks that read the buffer. Example: x_middle is
@@ -62,11 +61,21 @@ class Block {
   __device__ __forceinline__ void Run();
 
  private:
-  // Returns the thread blocks, and how many of kMaxBlocks each of them is.
   __device__ __forceinline__ int blocks() const { return kFolded ? static_cast<int>(gridDim.x) : kMaxBlocks; }
-  __device__ __forceinline__ int folds() const { return kFolded ? kMaxBlocks / blocks() : 1; }
-  // Returns the block's `index`-th tile of a product.
+  // Returns the block's `index`-th of what is dealt in turn from the first block on.
   __device__ __forceinline__ int TileAt(int index) const { return static_cast<int>(blockIdx.x) + index * blocks(); }
+  // Returns the block's `index`-th tile of a product.
+  __device__ __forceinline__ int TileAt(const TileDeal& deal, int index) const { return deal.first + index * blocks(); }
+  // Returns the rounds in which the block goes through its tiles of the residual stream.
+  template <int kHidden>
+  __device__ __forceinline__ int OwnRounds() const {
+    if constexpr (kFolded) {
+      constexpr int kTiles = OwnTiles(kHidden) / kMaxBlocks;
+      return Uniform((DealOf(*shared_, kHidden).own.count + kTiles - 1) / kTiles);
+    } else {
+      return 1;
+    }
+  }
 
   // --- Passes and layers: frame_passes.cuh ---
 
@@ -131,10 +140,10 @@ class Block {
 
   // --- Products: frame_products.cuh ---
 
-  // Loads the ring's next tiles. Call it before the phase waits for its words, so that the loads do not add to its
-  // time.
+  // Loads the ring's next tiles, if folded only `tiles` of them. Call it before the phase waits for its words, so that
+  // the loads do not add to its time.
   template <typename W>
-  __device__ __forceinline__ void Load(W* w);
+  __device__ __forceinline__ void Load(W* w, int tiles);
   // Loads this warp's share of kTiles tiles, the `first`-th of `w` and later ones; `skipped` pieces of the first tile
   // were given back.
   template <int kTiles, typename W>
@@ -144,27 +153,41 @@ class Block {
   template <int kRows, bool kSquares, typename W>
   __device__ __forceinline__ void Multiply(const W& w, int first);
   // Computes a product of kTiles tiles with rows that stage() brings, kSquares: and the squares of their columns; as
-  // many tiles as there are registers for are taken before.
+  // many tiles as there are registers for are taken before. If folded, only the first `tiles` tiles have sums.
   template <int kColumns, int kHalves, int kTiles, int kRows, bool kSquares, typename StageRows>
-  __device__ __forceinline__ void Multiply(const StageRows& stage);
-  // Computes the products of a phase with a norm: kOfRound tiles of a round, kTiles at a time, each followed by
-  // finish(first tile). stage() brings the rows before the first of them. Takes an epoch.
-  template <int kHidden, int kTiles, int kOfRound, int kRows, typename StageRows, typename Finish>
-  __device__ __forceinline__ void MultiplyNormed(const StageRows& stage, const Finish& finish);
+  __device__ __forceinline__ void Multiply(int tiles, const StageRows& stage);
+  // Computes the products of a phase with a norm: the block's kCount tiles, or `count` of them if folded, kTiles at a
+  // time, each followed by finish(first tile, tiles). stage() brings the rows before the first of them. Takes an epoch.
+  template <int kHidden, int kTiles, int kCount, int kRows, typename StageRows, typename Finish>
+  __device__ __forceinline__ void MultiplyNormed(int count, const StageRows& stage, const Finish& finish);
   // Computes the product of rows of words of two BF16, added to the residual stream and published. Takes an epoch.
   template <int kColumns, int kHidden, int kRows>
   __device__ __forceinline__ void AddProduct(const Word* source, const float* bias, const float* norm, Quad* target);
   // Calls finish(target(tile, row, m), tile, row, m, valid, partial) for kOutputs outputs m of each tile and row, by
-  // whole warps, neighbours in m side by side; `partial` are the first warp's sums.
+  // whole warps, neighbours in m side by side; `partial` are the first warp's sums. If folded, `tiles` tiles are valid.
   template <int kOutputs, int kTiles, int kRows, typename Target, typename Finish>
-  __device__ __forceinline__ void FinishRows(const Target& target, const Finish& finish);
+  __device__ __forceinline__ void FinishRows(int tiles, const Target& target, const Finish& finish);
   // Returns 1 / rms of a staged row.
   template <int kColumns>
   __device__ __forceinline__ float Factor(const PersistentStack& s, int row) const;
-  // Returns the column of the residual stream that thread i keeps for a round, and its row.
+  // Returns the column of the residual stream that thread i keeps for a round, and its row. A thread that has none, in
+  // a last round of fewer tiles, gets another one's.
   template <int kHidden, int kRows>
   __device__ __forceinline__ int OwnColumn(int round, int i) const {
-    return TileAt(round * (kHidden / 8 / kMaxBlocks) + i / (8 * kRows)) * 8 + i % 8;
+    constexpr int kTiles = OwnTiles(kHidden) / kMaxBlocks;
+    int index = round * kTiles + i / (8 * kRows);
+    if constexpr (kFolded && kTiles > 1) index = min(index, DealOf(*shared_, kHidden).own.count - 1);
+    return TileAt(index) * 8 + i % 8;
+  }
+  template <int kHidden, int kRows>
+  __device__ __forceinline__ bool HasOwn(int round, int i) const {
+    constexpr int kTiles = OwnTiles(kHidden) / kMaxBlocks;
+    const bool has = i < Traits::OwnOutputs(kHidden, kRows);
+    if constexpr (kFolded && kTiles > 1) {
+      return has && round * kTiles + i / (8 * kRows) < DealOf(*shared_, kHidden).own.count;
+    } else {
+      return has;
+    }
   }
   template <int kRows>
   static __device__ __forceinline__ int OwnRow(int i) {
@@ -178,9 +201,10 @@ class Block {
   // Returns the norm's weight of its column.
   template <int kHidden, int kRows>
   __device__ __forceinline__ float OwnNorm(int round, const float* norm) const;
-  // Adds a product's outputs of a round to this block's columns of the residual stream, and publishes them.
+  // Adds a product's outputs of a round, if folded of `tiles` tiles, to this block's columns of the residual stream,
+  // and publishes them.
   template <int kHidden, int kRows>
-  __device__ __forceinline__ void AddToOwn(int round, const float* bias, float norm, Quad* target);
+  __device__ __forceinline__ void AddToOwn(int round, int tiles, const float* bias, float norm, Quad* target);
   // Publishes four columns of the residual stream, by whole warps: of the lane that has the first of them and the next
   // three.
   __device__ __forceinline__ void PublishOwn(Quad* quad, float value, float norm, bool first);
@@ -252,7 +276,7 @@ class Block {
   uint32_t epoch_;
   uint32_t input_epoch_ = 0, id_epoch_ = 0;
   int id_ = -1;                                // last word of stream `lane`
-  float own_ = 0;                              // see Own(); if folded in OwnMemory
+  float own_ = 0;                              // see Own(); if folded in FoldedMemory
   float lane_squares_[MaxRows(kStreams) * 2];  // of the staged columns, [row][span]
   int partial_ = 0;                            // which half of the partial sums is in use
   int squares_ = 0;                            // and of the squares

@@ -54,7 +54,7 @@ FrameKernelForm ChooseForm(int talker_hidden, int rows, RingCopies copies, int p
                            bool folded_only, WeightForm weights) {
   FrameKernelForm form = {.talker_hidden = talker_hidden, .rows = rows, .copies = copies, .weights = weights};
   if (weights == WeightForm::kInt8 && rows != 1) return form;
-  const int blocks = PersistentBlocks(processors);
+  const int blocks = persistent::ChooseBlocks(processors);
   const auto piece = static_cast<size_t>(PersistentPieceBytes(copies, weights));
   for (const bool folded : {false, true}) {
     if (blocks == 0 || (!folded && (folded_only || blocks != kPersistentMaxBlocks))) continue;
@@ -63,6 +63,8 @@ FrameKernelForm ChooseForm(int talker_hidden, int rows, RingCopies copies, int p
     const size_t fixed = FrameKernelBytes(form);
     const size_t slots = shared_limit < fixed ? 0 : (shared_limit - fixed) / piece;
     form.ring_slots = static_cast<int>(std::min(slots, kMaxRingBytes / piece));
+    // An even number has two copying warps.
+    if (copies == RingCopies::kAsync && form.ring_slots > MinRingSlots(form)) form.ring_slots -= form.ring_slots % 2;
     if (form.ring_slots < MinRingSlots(form)) continue;
     form.blocks = blocks;
     return form;

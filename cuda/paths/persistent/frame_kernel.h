@@ -22,17 +22,10 @@ using Word = unsigned long long;
 struct Quad;
 
 inline constexpr int kPersistentRows = 8;  // utterances of one launch
-// Thread blocks, one per SM: a power of two, so that they share every product and the attention evenly. A card of 108
-// SMs would gain little by using them all: the products' most loaded block would have 12 of 15 tiles that it has with
-// 64 blocks, and 64 SMs are enough to fill its memory's bandwidth.
+// Thread blocks, one per SM. More than 128 would have 208 of 240 KiB of a layer on 170 SMs, and as much on 148
+// (frame_deal.h).
 inline constexpr int kPersistentMaxBlocks = 128;
 inline constexpr int kPersistentMinBlocks = 16;
-// Returns the blocks for so many SMs; 0: too few.
-constexpr int PersistentBlocks(int processors) {
-  int blocks = kPersistentMaxBlocks;
-  while (blocks > processors) blocks /= 2;
-  return blocks < kPersistentMinBlocks ? 0 : blocks;
-}
 inline constexpr int kPersistentHeadDim = 128;
 inline constexpr int kPersistentHeads = 16;
 inline constexpr int kPersistentKvHeads = 8;
@@ -44,12 +37,14 @@ inline constexpr int kPersistentCandidates = 4096;  // at least as many; a power
 inline constexpr int kPersistentHidden = 1024;
 inline constexpr std::array kPersistentTalkerWidths = {kPersistentHidden, 2048};
 constexpr int PersistentIntermediate(int hidden) { return 3 * hidden; }
-// Returns the splits of the longest context, and those that one of `blocks` attends to at most, for so many rows.
+// Returns the splits of the longest context, and those that one of kPersistentMaxBlocks attends to at most, for so many
+// rows.
 constexpr int PersistentSplits(int rows) { return rows > 4 ? 128 : 256; }
-constexpr int PersistentItems(int rows, int blocks) { return (rows > 4 ? 32 : 16) * kPersistentMaxBlocks / blocks; }
-constexpr bool PersistentCovers(int rows, int splits, int blocks) {
-  const int items = rows * splits * kPersistentKvHeads;
-  return splits <= PersistentSplits(rows) && (items + blocks - 1) / blocks <= PersistentItems(rows, blocks);
+constexpr int PersistentItems(int rows) { return rows > 4 ? 32 : 16; }
+// Returns whether the kernel attends to so long contexts, on any number of blocks.
+constexpr bool PersistentCovers(int rows, int splits) {
+  return splits <= PersistentSplits(rows) &&
+         rows * splits * kPersistentKvHeads <= PersistentItems(rows) * kPersistentMaxBlocks;
 }
 
 struct PersistentLayer {
@@ -74,6 +69,10 @@ constexpr int PersistentPieceBytes(RingCopies copies, WeightForm weights) {
   const int chunks = copies == RingCopies::kBulk ? 32 : 16;
   return chunks * (weights == WeightForm::kInt8 ? gemm::Int8Layout::kChunkBytes : kPlainChunkBytes);
 }
+
+// Returns the warps that copy with cp.async, one piece each by turns. With an even number of slots the pieces of a slot
+// are all of one warp, which therefore knows whether the last one has landed.
+constexpr int AsyncCopyWarps(int ring_slots) { return ring_slots % 2 == 0 ? 2 : 1; }
 
 // Pace of the weight stream, in units of kPaceBytes.
 inline constexpr int kPaceBytes = 16 << 10;
@@ -152,8 +151,7 @@ inline constexpr int kPersistentWarps = 8;
 struct FrameKernelForm {
   int talker_hidden = 0;
   int rows = 0;  // 1, 2, 4 or 8
-  // A block does in rounds what several of kPersistentMaxBlocks blocks do; else there are as many blocks. The folded
-  // form also saves shared memory.
+  // For any number of blocks; else for kPersistentMaxBlocks. The folded form also saves shared memory.
   bool folded = false;
   int blocks = 0;
   int ring_slots = 0;  // pieces of weights in shared memory

@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "paths/persistent/frame_deal.h"
 #include "paths/persistent/frame_kernel.h"
 #include "paths/persistent/frame_shape.cuh"
 #include "paths/persistent/weight_ring.cuh"
@@ -98,14 +99,16 @@ union WorkMemory {
   } choice;
 };
 
-// Outputs of the residual stream that a folded block has; others keep them in registers.
+// A folded block's tiles, by width: kPersistentHidden, a wide talker's. The outputs of the residual stream that it has;
+// others keep them in registers.
 template <typename Traits, bool kFolded = Traits::kFolded>
-struct OwnMemory {};
+struct FoldedMemory {};
 template <typename Traits>
-struct OwnMemory<Traits, true> {
+struct FoldedMemory<Traits, true> {
   static constexpr int kOutputs = std::max(Traits::OwnOutputs(Traits::kTalkerHidden, Traits::kStreams),
                                            Traits::OwnOutputs(kPersistentHidden, MaxRows(Traits::kStreams)));
-  float values[kMaxFolds * kOutputs];
+  LayerDeal deals[2];
+  float own[kMaxRounds * kOutputs];
 };
 
 template <typename Traits>
@@ -127,11 +130,24 @@ struct SharedMemory {
   PersistentStack stacks[2];
   PersistentLayer layers[kPersistentLayers];
   PredictorPass passes[kPersistentGroups - 1];
-  [[no_unique_address]] OwnMemory<Traits> own;
+  [[no_unique_address]] FoldedMemory<Traits> folded;
   WorkMemory<Traits> work;
 };
 
 constexpr size_t RoundUp(size_t bytes) { return (bytes + 127) / 128 * 128; }
+
+// Returns the block's tiles of a layer.
+template <typename Traits>
+__device__ __forceinline__ LayerDeal DealOf(const SharedMemory<Traits>& shared, int hidden) {
+  if constexpr (Traits::kFolded) {
+    return shared.folded.deals[hidden == kPersistentHidden ? 0 : 1];
+  } else {
+    const auto block = static_cast<int>(blockIdx.x);
+    return {{block, OwnTiles(hidden) / kMaxBlocks},
+            {block, kQkvTiles / kMaxBlocks},
+            {block, GatedTiles(hidden) / kMaxBlocks}};
+  }
+}
 
 // Without the ring, which comes first.
 template <typename Traits>

@@ -104,6 +104,7 @@ __device__ __forceinline__ void Block<Traits>::BeginPass(int pass) {
   const bool shared_keys = talker && SharesKeys(splits, kSequences, blocks());
   const AttentionDeal deal = {shared_keys ? kKvHeads : kHeads, kSequences, blocks()};
   const int parts = kFolded ? deal.Parts() : 1;
+  const int own_parts = kFolded ? deal.PartsOf(static_cast<int>(blockIdx.x)) : 1;
   const int items = Traits::kMaxItems / parts;
   // This block's `index`-th part, without what depends on its row; that is first_row or the next one.
   int first_row = 0;
@@ -119,7 +120,7 @@ __device__ __forceinline__ void Block<Traits>::BeginPass(int pass) {
     return part;
   };
   AttentionPart part = part_of(kFolded ? min(thread_ / kPerSequence, parts - 1) : 0);
-  if (thread_ < parts * kPerSequence) {
+  if (thread_ < own_parts * kPerSequence) {
     const int new_row = thread_ % kPerSequence;
     part.row = first_row + new_row;
     part.new_rows = new_row + 1;
@@ -142,7 +143,7 @@ __device__ __forceinline__ void Block<Traits>::BeginPass(int pass) {
         ((talker ? part.head / kGroup : part.head) * 2 * s.page_positions + first % s.page_positions) * kHeadDim;
   }
   if (thread_ == 0) {
-    shared_->num_parts = parts;
+    shared_->num_parts = own_parts;
     shared_->splits = splits;
     shared_->shared_keys = shared_keys;
   }
@@ -199,7 +200,9 @@ template <int kHidden, int kRows>
 __device__ __forceinline__ void Block<Traits>::RunQkv(const PersistentStack& s, const PersistentLayer& layer, int i,
                                                       int pass) {
   constexpr int kTiles = Traits::QkvTiles(kRows);
-  MultiplyNormed<kHidden, kTiles, kQkvWidth / 16 / kMaxBlocks, kRows>(
+  const TileDeal deal = DealOf(*shared_, kHidden).qkv;
+  MultiplyNormed<kHidden, kTiles, kQkvTiles / kMaxBlocks, kRows>(
+      kFolded ? Uniform(deal.count) : 0,
       [&] {
         if (i == 0) {
           StageInput<kHidden, kRows>(s, layer.input_norm, pass);
@@ -207,12 +210,15 @@ __device__ __forceinline__ void Block<Traits>::RunQkv(const PersistentStack& s, 
           StageQuads<kHidden, kRows>(s.x, kHidden / 4);
         }
       },
-      [&](int first) {
+      [&](int first, int tiles) {
         FinishRows<16, kTiles, kRows>(
-            [&](int tile, int row, int m) { return s.qkv + row * kQkvWidth + TileAt(first + tile) * 16 + m; },
+            tiles,
+            [&](int tile, int row, int m) { return s.qkv + row * kQkvWidth + TileAt(deal, first + tile) * 16 + m; },
             [&](Word* target, int tile, int row, int m, bool valid, const float* partial) {
               float value = SumOfShares(partial + m, kRows * 16, Factor<kHidden>(s, row));
-              if (layer.qkv_bias != nullptr) value = __fadd_rn(value, layer.qkv_bias[TileAt(first + tile) * 16 + m]);
+              if (layer.qkv_bias != nullptr) {
+                value = __fadd_rn(value, layer.qkv_bias[TileAt(deal, first + tile) * 16 + m]);
+              }
               if (valid) Publish(target, __float_as_uint(value), epoch_);
             });
       });
@@ -231,12 +237,14 @@ template <int kHidden, int kRows>
 __device__ __forceinline__ void Block<Traits>::RunGated(const PersistentStack& s) {
   constexpr int kIntermediate = PersistentIntermediate(kHidden);
   constexpr int kTiles = Traits::GatedTiles(kHidden, kRows);
-  MultiplyNormed<kHidden, kTiles, kIntermediate / 8 / kMaxBlocks, kRows>(
-      [&] { StageQuads<kHidden, kRows>(s.x_middle, kHidden / 4); },
-      [&](int first) {
+  const TileDeal deal = DealOf(*shared_, kHidden).gated;
+  MultiplyNormed<kHidden, kTiles, GatedTiles(kHidden) / kMaxBlocks, kRows>(
+      kFolded ? Uniform(deal.count) : 0, [&] { StageQuads<kHidden, kRows>(s.x_middle, kHidden / 4); },
+      [&](int first, int tiles) {
         FinishRows<8, kTiles, kRows>(
+            tiles,
             [&](int tile, int row, int m) {
-              return s.inner + row * (kIntermediate / 2) + TileAt(first + tile) * 4 + m / 2;
+              return s.inner + row * (kIntermediate / 2) + TileAt(deal, first + tile) * 4 + m / 2;
             },
             [&](Word* target, int, int row, int m, bool valid, const float* partial) {
               const float factor = Factor<kHidden>(s, row);
@@ -275,16 +283,17 @@ __device__ __forceinline__ void Block<Traits>::Head(const PersistentStack& s, in
   const uint32_t logits_epoch = epoch_ + 1;
 #pragma unroll 1
   for (int tile = TileAt(0); tile * 16 < vocab; tile += blocks()) {
-    Multiply<kHidden, 2, 1, kStreams, false>(stage);
-    FinishRows<16, 1, kStreams>([&](int, int row, int m) { return a.logits + row * kPersistentVocab + tile * 16 + m; },
-                                [&](Word* target, int, int row, int m, bool valid, const float* partial) {
-                                  const int output = tile * 16 + m;
-                                  const float value = SumOfShares(partial + m, kStreams * 16, Factor<kHidden>(s, row));
-                                  if (valid && output < vocab) {
-                                    Publish(target, __float_as_uint(value), logits_epoch);
-                                    kept[row * vocab + output] = value;
-                                  }
-                                });
+    Multiply<kHidden, 2, 1, kStreams, false>(1, stage);
+    FinishRows<16, 1, kStreams>(
+        1, [&](int, int row, int m) { return a.logits + row * kPersistentVocab + tile * 16 + m; },
+        [&](Word* target, int, int row, int m, bool valid, const float* partial) {
+          const int output = tile * 16 + m;
+          const float value = SumOfShares(partial + m, kStreams * 16, Factor<kHidden>(s, row));
+          if (valid && output < vocab) {
+            Publish(target, __float_as_uint(value), logits_epoch);
+            kept[row * vocab + output] = value;
+          }
+        });
   }
   if (!staged) {
     stage();
@@ -298,9 +307,9 @@ __device__ __forceinline__ void Block<Traits>::Head(const PersistentStack& s, in
   if (kTalkerHidden != kPersistentHidden) {
 #pragma unroll 1
     for (int tile = TileAt(0); tile * 16 < kPersistentHidden; tile += blocks()) {
-      Multiply<kHidden, 2, 1, kStreams, false>([] {});
+      Multiply<kHidden, 2, 1, kStreams, false>(1, [] {});
       FinishRows<16, 1, kStreams>(
-          [&](int, int row, int m) { return a.input + row * kPersistentHidden + tile * 16 + m; },
+          1, [&](int, int row, int m) { return a.input + row * kPersistentHidden + tile * 16 + m; },
           [&](Word* target, int, int row, int m, bool valid, const float* partial) {
             float value = SumOfShares(partial + m, kStreams * 16, Factor<kHidden>(s, row));
             if (a.projection_bias != nullptr) value = __fadd_rn(value, a.projection_bias[tile * 16 + m]);
@@ -313,8 +322,9 @@ __device__ __forceinline__ void Block<Traits>::Head(const PersistentStack& s, in
     const int i = thread_;
     if (i >= Traits::OwnOutputs(kHidden, kStreams)) return;
     const int row = OwnRow<kStreams>(i);
+    const int rounds = OwnRounds<kHidden>();
 #pragma unroll 1
-    for (int round = 0; round < folds(); ++round) {
+    for (int round = 0; round < rounds; ++round) {
       const int column = OwnColumn<kHidden, kStreams>(round, i);
       const float value = Own<kHidden, kStreams>(round) * Factor<kHidden>(s, row) * s.norm[column];
       Publish(a.input + row * kPersistentHidden + column, __float_as_uint(value), epoch_);

@@ -41,10 +41,11 @@ struct Weights {
 
 template <typename Traits>
 template <typename W>
-__device__ __forceinline__ void Block<Traits>::Load(W* w) {
+__device__ __forceinline__ void Block<Traits>::Load(W* w, int tiles) {
   constexpr int kTilePieces = Storage::TileBytes(W::kColumns, 8 * W::kHalves) / kPieceBytes<Storage>;
   constexpr int kMaxWindow = Copies::kMaxWindow<Traits>;
-  if constexpr (W::kTogether * kTilePieces <= kMaxWindow) {
+  constexpr bool kMayBeFewer = kFolded && W::kTogether > 1;
+  if constexpr (!kMayBeFewer && W::kTogether * kTilePieces <= kMaxWindow) {
     ring_.template Await<W::kTogether * kTilePieces>();
     LoadShare<W::kTogether>(w, 0, 0);
     ring_.template GiveBack<W::kTogether * kTilePieces>();
@@ -57,6 +58,14 @@ __device__ __forceinline__ void Block<Traits>::Load(W* w) {
     const int own = warp_ / (kWarps / kWindows);
 #pragma unroll
     for (int t = 0; t < W::kTogether; ++t) {
+      if (kMayBeFewer && t >= tiles) {
+#pragma unroll
+        for (int c = 0; c < W::kShare; ++c) {
+#pragma unroll
+          for (int h = 0; h < W::kHalves; ++h) w->chunks[c][t][h] = {};
+        }
+        continue;
+      }
 #pragma unroll 1
       for (int i = 0; i < own; ++i) {
         ring_.template Await<kWindow>();
@@ -164,32 +173,37 @@ __device__ __forceinline__ void Block<Traits>::Multiply(const W& w, int first) {
 
 template <typename Traits>
 template <int kColumns, int kHalves, int kTiles, int kRows, bool kSquares, typename StageRows>
-__device__ __forceinline__ void Block<Traits>::Multiply(const StageRows& stage) {
+__device__ __forceinline__ void Block<Traits>::Multiply(int tiles, const StageRows& stage) {
   constexpr int kTileChunks = kHalves * (kColumns / kChunk);
   constexpr int kTogether = kTiles * kTileChunks <= kTogetherChunks ? kTiles : 1;
   Weights<Storage, kColumns, kHalves, kTogether> w;
-  Load(&w);
+  Load(&w, tiles);
   stage();
   Multiply<kRows, kSquares>(w, 0);
 #pragma unroll 1
-  for (int first = kTogether; first < kTiles; first += kTogether) {
-    Load(&w);
+  for (int first = kTogether; first < (kFolded ? tiles : kTiles); first += kTogether) {
+    Load(&w, tiles - first);
     Multiply<kRows, false>(w, first);
   }
 }
 
 template <typename Traits>
 template <int kOutputs, int kTiles, int kRows, typename Target, typename Finish>
-__device__ __forceinline__ void Block<Traits>::FinishRows(const Target& target, const Finish& finish) {
+__device__ __forceinline__ void Block<Traits>::FinishRows(int tiles, const Target& target, const Finish& finish) {
   constexpr int kCount = kTiles * kRows * kOutputs;
   static_assert(kCount <= kTeamThreads, "an output for each thread");
   const int i = min(thread_, kCount - 1);
   const int row = i / kOutputs % kRows;
-  const int tile = i / (kOutputs * kRows);
+  int tile = i / (kOutputs * kRows);
+  bool valid = thread_ < kCount;
+  if constexpr (kFolded && kTiles > 1) {
+    valid = valid && tile < tiles;
+    tile = min(tile, tiles - 1);
+  }
   auto* const address = Now(target(tile, row, i % kOutputs));
   Team::Sync();
   if (warp_ * 32 < kCount) {
-    finish(address, tile, row, i % kOutputs, thread_ < kCount,
+    finish(address, tile, row, i % kOutputs, valid,
            shared_->work.products.partial[partial_] + (tile * kWarps * kRows + row) * 16);
   }
   // The other half is for the next; nobody reads it any more.
@@ -207,7 +221,7 @@ template <int kHidden, int kRows>
 __device__ __forceinline__ float Block<Traits>::Own(int round) const {
   if constexpr (kFolded) {
     constexpr int kCount = Traits::OwnOutputs(kHidden, kRows);
-    return shared_->own.values[round * kCount + min(thread_, kCount - 1)];
+    return shared_->folded.own[round * kCount + min(thread_, kCount - 1)];
   } else {
     return own_;
   }
@@ -218,7 +232,7 @@ template <int kHidden, int kRows>
 __device__ __forceinline__ void Block<Traits>::SetOwn(int round, float value) {
   if constexpr (kFolded) {
     constexpr int kCount = Traits::OwnOutputs(kHidden, kRows);
-    if (thread_ < kCount) shared_->own.values[round * kCount + thread_] = value;
+    if (thread_ < kCount) shared_->folded.own[round * kCount + thread_] = value;
   } else {
     own_ = value;
   }
@@ -233,9 +247,11 @@ __device__ __forceinline__ float Block<Traits>::OwnNorm(int round, const float* 
 
 template <typename Traits>
 template <int kHidden, int kRows>
-__device__ __forceinline__ void Block<Traits>::AddToOwn(int round, const float* bias, float norm, Quad* target) {
-  constexpr int kTiles = kHidden / 8 / kMaxBlocks;
+__device__ __forceinline__ void Block<Traits>::AddToOwn(int round, int tiles, const float* bias, float norm,
+                                                        Quad* target) {
+  constexpr int kTiles = OwnTiles(kHidden) / kMaxBlocks;
   FinishRows<8, kTiles, kRows>(
+      tiles,
       [&](int tile, int row, int m) {
         return target + row * (kHidden / 4) + (TileAt(round * kTiles + tile) * 8 + m) / 4;
       },
@@ -249,29 +265,30 @@ __device__ __forceinline__ void Block<Traits>::AddToOwn(int round, const float* 
 }
 
 template <typename Traits>
-template <int kHidden, int kTiles, int kOfRound, int kRows, typename StageRows, typename Finish>
-__device__ __forceinline__ void Block<Traits>::MultiplyNormed(const StageRows& stage, const Finish& finish) {
-  static_assert(kOfRound % kTiles == 0);
+template <int kHidden, int kTiles, int kCount, int kRows, typename StageRows, typename Finish>
+__device__ __forceinline__ void Block<Traits>::MultiplyNormed(int count, const StageRows& stage, const Finish& finish) {
+  static_assert(kFolded || kCount % kTiles == 0);
   if constexpr (kFolded) {
     // One product for all rounds, to save code. The squares are summed up by themselves.
 #pragma unroll 1
-    for (int first = 0; first < kOfRound * folds(); first += kTiles) {
-      Multiply<kHidden, 2, kTiles, kRows, false>([&] {
+    for (int first = 0; first < count; first += kTiles) {
+      const int tiles = min(kTiles, count - first);
+      Multiply<kHidden, 2, kTiles, kRows, false>(tiles, [&] {
         if (first != 0) return;
         stage();
         SumSquares<kHidden, kRows>();
         ++epoch_;
       });
-      finish(first);
+      finish(first, tiles);
     }
   } else {
-    Multiply<kHidden, 2, kTiles, kRows, true>(stage);
+    Multiply<kHidden, 2, kTiles, kRows, true>(kTiles, stage);
     ++epoch_;
-    finish(0);
+    finish(0, kTiles);
 #pragma unroll 1
-    for (int first = kTiles; first < kOfRound; first += kTiles) {
-      Multiply<kHidden, 2, kTiles, kRows, false>([] {});
-      finish(first);
+    for (int first = kTiles; first < kCount; first += kTiles) {
+      Multiply<kHidden, 2, kTiles, kRows, false>(kTiles, [] {});
+      finish(first, kTiles);
     }
   }
 }
@@ -280,16 +297,22 @@ template <typename Traits>
 template <int kColumns, int kHidden, int kRows>
 __device__ __forceinline__ void Block<Traits>::AddProduct(const Word* source, const float* bias, const float* norm,
                                                           Quad* target) {
+  constexpr int kTiles = OwnTiles(kHidden) / kMaxBlocks;
+  const int rounds = OwnRounds<kHidden>();
 #pragma unroll 1
-  for (int round = 0; round < folds(); ++round) {
+  for (int round = 0; round < rounds; ++round) {
+    int tiles = kTiles;
+    if constexpr (kFolded && kTiles > 1) {
+      tiles = Uniform(min(kTiles, DealOf(*shared_, kHidden).own.count - round * kTiles));
+    }
     // The epilogue's data for the next norm are loaded before the words arrive.
     const float own_norm = OwnNorm<kHidden, kRows>(round, norm);
-    Multiply<kColumns, 1, kHidden / 8 / kMaxBlocks, kRows, false>([&] {
+    Multiply<kColumns, 1, kTiles, kRows, false>(tiles, [&] {
       if (kFolded && round != 0) return;
       StagePairs<kColumns, kRows>(source);
       ++epoch_;
     });
-    AddToOwn<kHidden, kRows>(round, bias, own_norm, target);
+    AddToOwn<kHidden, kRows>(round, tiles, bias, own_norm, target);
   }
 }
 
@@ -312,11 +335,12 @@ __device__ __forceinline__ void Block<Traits>::PublishInput(const PersistentStac
   ++epoch_;
   if (warp_ * 32 >= kCount) return;
   const int i = min(thread_, kCount - 1);
+  const int rounds = OwnRounds<kHidden>();
 #pragma unroll 1
-  for (int round = 0; round < folds(); ++round) {
+  for (int round = 0; round < rounds; ++round) {
     const int column = OwnColumn<kHidden, kRows>(round, i);
     PublishOwn(s.x + OwnRow<kRows>(i) * (kHidden / 4) + column / 4, Own<kHidden, kRows>(round), __ldg(s.norm + column),
-               thread_ < kCount && column % 4 == 0);
+               HasOwn<kHidden, kRows>(round, thread_) && column % 4 == 0);
   }
 }
 

@@ -252,8 +252,9 @@ __device__ __forceinline__ void Block<Traits>::TakeOwn(int pass) {
   constexpr int kCount = Traits::OwnOutputs(kHidden, kRows);
   if (warp_ * 32 >= kCount) return;
   const int i = min(thread_, kCount - 1);
+  const int rounds = OwnRounds<kHidden>();
 #pragma unroll 1
-  for (int round = 0; round < folds(); ++round) {
+  for (int round = 0; round < rounds; ++round) {
     const int column = OwnColumn<kHidden, kRows>(round, i);
     float own = 0;
     if constexpr (NeedsSmallTiles(kRows)) {

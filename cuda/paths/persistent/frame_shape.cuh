@@ -29,7 +29,7 @@ inline constexpr int kTeamRegisters = 176;
 inline constexpr int kCopyRegisters = 32;
 static_assert(kTeamThreads * kTeamRegisters + kWarpgroup * kCopyRegisters <= kThreads * 128);
 inline constexpr int kMaxBlocks = kPersistentMaxBlocks;
-inline constexpr int kMaxFolds = kPersistentMaxBlocks / kPersistentMinBlocks;
+inline constexpr int kMaxRounds = kPersistentMaxBlocks / kPersistentMinBlocks;  // of AddProduct()
 inline constexpr int kHeadDim = kPersistentHeadDim;
 inline constexpr int kHalf = kHeadDim / 2;
 inline constexpr int kNewRows = 2;
@@ -55,8 +55,8 @@ constexpr int RowsTogether(int rows, int loads) {
   return together;
 }
 
-// One compiled form of the kernel (FrameKernelForm). A folded block takes the tiles of several of kMaxBlocks blocks, in
-// as many rounds; tiles of a round are those of one such block.
+// One compiled form of the kernel (FrameKernelForm). A block that is not folded has as many tiles as all others; a
+// folded one may have any number, in rounds of as many, and fewer in the last round.
 template <int kTalkerHidden_, int kStreams_, bool kFolded_, typename Storage_ = Bf16Weights>
 struct FrameTraits {
   static constexpr int kTalkerHidden = kTalkerHidden_;
@@ -66,9 +66,9 @@ struct FrameTraits {
 
   // Returns the tiles of queries, keys and values that are finished together, and of gate and up: those whose sums
   // there is room for.
-  static constexpr int QkvTiles(int rows) { return kFolded && NeedsSmallTiles(rows) ? 1 : kQkvWidth / 16 / kMaxBlocks; }
+  static constexpr int QkvTiles(int rows) { return kFolded && NeedsSmallTiles(rows) ? 1 : kQkvTiles / kMaxBlocks; }
   static constexpr int GatedTiles(int hidden, int rows) {
-    const int tiles = PersistentIntermediate(hidden) / 8 / kMaxBlocks;
+    const int tiles = persistent::GatedTiles(hidden) / kMaxBlocks;
     if (kFolded) return NeedsSmallTiles(rows) ? 1 : tiles > 3 && rows > 2 ? 2 : tiles;
     return NeedsSmallTiles(rows) && tiles > 3 ? 3 : tiles;
   }

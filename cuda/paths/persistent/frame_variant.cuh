@@ -29,6 +29,12 @@ __global__ void __maxnreg__(kRegisters) FrameKernel(const __grid_constant__ Fram
     shared.stacks[0] = a.talker;
     shared.stacks[1] = a.predictor;
     if (!a.runs_talker) shared.stacks[0].num_layers = 0;
+    if constexpr (Traits::kFolded) {
+      const auto block = static_cast<int>(blockIdx.x);
+      const auto blocks = static_cast<int>(gridDim.x);
+      shared.folded.deals[0] = DealLayer(kPersistentHidden, block, blocks);
+      shared.folded.deals[1] = DealLayer(Traits::kTalkerHidden, block, blocks);
+    }
     shared.stop = 0;
     shared.gave_up = 0;
     InitializeRing(&shared.ring, a.ring_slots, kWarps);
@@ -39,11 +45,13 @@ __global__ void __maxnreg__(kRegisters) FrameKernel(const __grid_constant__ Fram
     asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(kCopyRegisters));
 #endif
     const int helper = static_cast<int>(threadIdx.x) - kTeamThreads;
-    if (helper < Copies::kThreads) {
-      RingWriter<typename Traits::Storage> ring(&shared.ring, memory, a.ring_slots, &shared.stop);
+    constexpr int kFirstPrefetching = 32 * Copies::kMaxWarps;
+    if (helper < 32 * (Copies::Warps(a.ring_slots) - 1) + Copies::kThreads) {
+      RingWriter<typename Traits::Storage> ring(&shared.ring, memory, a.ring_slots, &shared.stop, helper / 32);
       SendFrame(a, shared, &ring);
       ring.Drain();
-    } else if (helper >= 32 && helper < 32 + Copies::kThreads && max(a.talker.pace.ahead, a.predictor.pace.ahead) > 1) {
+    } else if (helper >= kFirstPrefetching && helper < kFirstPrefetching + Copies::kThreads &&
+               max(a.talker.pace.ahead, a.predictor.pace.ahead) > 1) {
       RingPrefetcher<typename Traits::Storage> prefetcher(&shared.ring, &shared.stop);
       SendFrame(a, shared, &prefetcher);
     }

@@ -274,8 +274,7 @@ const FrameKernelForm* PersistentFrame::FindForm(int rows) const {
 }
 
 bool PersistentFrame::Covers(int rows, int splits) const {
-  const FrameKernelForm* const form = FindForm(rows);
-  return form != nullptr && PersistentCovers(rows, splits, form->blocks);
+  return FindForm(rows) != nullptr && PersistentCovers(rows, splits);
 }
 
 Status PersistentFrame::Enqueue(FrameStart start, int rows, int /*splits*/) const {

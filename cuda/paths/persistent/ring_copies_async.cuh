@@ -7,13 +7,16 @@
 #include "paths/persistent/frame_kernel.h"
 #include "runtime/async_copy.cuh"
 
-// Copies into the ring of weights by a warp, with cp.async. Compute capability 8.0 and later.
+// Copies into the ring of weights by warps, with cp.async. Compute capability 8.0 and later. More than one, so that the
+// rate does not depend on how fast a warp issues them.
 namespace qtts::cuda {
 
 class AsyncCopies {
  public:
   static constexpr RingCopies kKind = RingCopies::kAsync;
-  static constexpr int kThreads = 32;
+  static constexpr int kThreads = 32;  // of a piece
+  static constexpr int kMaxWarps = 2;
+  static __device__ __forceinline__ int Warps(int ring_slots) { return AsyncCopyWarps(ring_slots); }
   template <typename Traits>
   static constexpr int kMaxWindow = Traits::kMaxAsyncWindow;
 
@@ -41,17 +44,18 @@ class AsyncCopies {
   static __device__ __forceinline__ bool AnySees(bool value) { return __any_sync(~0U, value) != 0; }
   static __device__ __forceinline__ int FirstOf(int value) { return __shfl_sync(~0U, value, 0); }
 
-  // Copies a piece of `bytes` bytes, of which `full` hears: each lane arrives there once its copies are complete, which
-  // makes them visible to the threads that wait there. A lane's 16 bytes are 512 bytes behind its last ones.
-  __device__ __forceinline__ void Copy(char* to, const char* from, int bytes, uint64_t* full) const {
+  // Copies a whole piece, of which `full` hears: each lane arrives there once its copies are complete, which makes them
+  // visible to the threads that wait there. A lane's 16 bytes are 512 bytes behind its last ones.
+  template <int kBytes>
+  __device__ __forceinline__ void Copy(char* to, const char* from, int /*bytes*/, uint64_t* full) const {
     constexpr int kStep = 32 * 16;
     const uint32_t target = SharedAddress(to) + lane_ * 16;
     const char* const source = from + lane_ * 16;
-#pragma unroll 4
-    for (int at = lane_ * 16; at < bytes; at += kStep) {
-      const int offset = at - lane_ * 16;
-      asm volatile("cp.async.cg.shared.global.L2::cache_hint [%0], [%1], 16, %2;" ::"r"(target + offset),
-                   "l"(source + offset), "l"(policy_)
+#pragma unroll
+    for (int at = 0; at < kBytes; at += kStep) {
+      if (at + kStep > kBytes && lane_ * 16 >= kBytes - at) break;
+      asm volatile("cp.async.cg.shared.global.L2::cache_hint [%0], [%1], 16, %2;" ::"r"(target + at), "l"(source + at),
+                   "l"(policy_)
                    : "memory");
     }
     ArriveWithCopies(SharedAddress(full));

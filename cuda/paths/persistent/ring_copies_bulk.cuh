@@ -13,7 +13,9 @@ namespace qtts::cuda {
 class BulkCopies {
  public:
   static constexpr RingCopies kKind = RingCopies::kBulk;
-  static constexpr int kThreads = 1;
+  static constexpr int kThreads = 1;  // of a piece
+  static constexpr int kMaxWarps = 1;
+  static __device__ __forceinline__ int Warps(int /*ring_slots*/) { return 1; }
   template <typename Traits>
   static constexpr int kMaxWindow = Traits::kMaxBulkWindow;
 
@@ -40,6 +42,7 @@ class BulkCopies {
   static __device__ __forceinline__ int FirstOf(int value) { return value; }
 
   // Copies a piece of `bytes` bytes, of which `full` hears.
+  template <int kBytes>
   __device__ __forceinline__ void Copy(char* to, const char* from, int bytes, uint64_t* full) const {
     asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(SharedAddress(full)), "r"(bytes)
                  : "memory");

@@ -13,9 +13,9 @@
 #include "paths/persistent/ring_copies_async.cuh"
 #endif
 
-// The weight stream of a thread block. A thread or a warp (ring_copies_*.cuh) copies tiles, piece by piece in the order
-// of their use, into slots of shared memory, as far ahead as there are slots. All warps of the team read every piece
-// and release its slot.
+// The weight stream of a thread block. A thread or some warps by turns (ring_copies_*.cuh) copy tiles, piece by piece
+// in the order of their use, into slots of shared memory, as far ahead as there are slots. All warps of the team read
+// every piece and release its slot.
 //
 // Copies are paced. A burst into all slots would fill the queues of the memory system and delay the words that blocks
 // exchange (words.cuh). To get high bandwidth from few copies in flight, a second thread or warp runs some pieces ahead
@@ -54,23 +54,24 @@ __device__ __forceinline__ void InitializeRing(RingBarriers* barriers, int slots
   Copies::FenceInitialization();
 }
 
-// A place in the endless sequence of pieces.
+// A place in the endless sequence of pieces, of which a warp has every `warps`-th. `slots` is a multiple of that.
 class RingCursor {
  public:
-  __device__ explicit RingCursor(int slots) : slots_(slots) {}
+  __device__ RingCursor(int slots, int warps, int warp) : slots_(slots), warps_(warps), slot_(warp) {}
 
   __device__ int slot() const { return slot_; }
   __device__ unsigned parity() const { return parity_; }
   __device__ __forceinline__ void Advance() {
-    if (++slot_ == slots_) {
-      slot_ = 0;
+    slot_ += warps_;
+    if (Copies::kMaxWarps == 1 ? slot_ == slots_ : slot_ >= slots_) {
+      slot_ -= slots_;
       parity_ ^= 1;
     }
   }
 
  private:
-  int slots_;
-  int slot_ = 0;
+  int slots_, warps_;
+  int slot_;
   unsigned parity_ = 0;
 };
 
@@ -119,28 +120,40 @@ class RingReader {
   unsigned parity_ = 0;
 };
 
-// The copying threads. All of them make the same calls.
+// The copying threads of a warp. All of them make the same calls, in all copying warps.
 template <typename Storage>
 class RingWriter {
  public:
   // Stops once `stop` (shared memory) is set: no more pieces will be read.
-  __device__ RingWriter(RingBarriers* barriers, char* memory, int slots, const volatile unsigned* stop)
-      : barriers_(barriers), memory_(memory), slots_(slots), head_(slots), tail_(slots), stop_(stop) {}
+  __device__ RingWriter(RingBarriers* barriers, char* memory, int slots, const volatile unsigned* stop, int warp)
+      : barriers_(barriers),
+        memory_(memory),
+        slots_(slots),
+        warps_(Copies::Warps(slots)),
+        warp_(Copies::kMaxWarps == 1 ? 0 : warp),
+        head_(slots, warps_, warp_),
+        tail_(slots, warps_, warp_),
+        stop_(stop) {}
 
   // Limits the copies in flight. A piece has landed before the next one is copied to its slot: Land() tells phases
   // apart by their parity.
-  __device__ void SetPace(const WeightPace& pace) { in_flight_ = min(pace.in_flight * kPacePieces<Storage>, slots_); }
+  __device__ void SetPace(const WeightPace& pace) {
+    in_flight_ = min(pace.in_flight * kPacePieces<Storage>, slots_);
+    if (Copies::kMaxWarps > 1) in_flight_ = max(in_flight_ / warps_, 1);
+  }
 
-  // Sends `bytes` (a multiple of 16) on.
+  // Sends this warp's pieces of `bytes` on, a multiple of Copies::kMaxWarps pieces.
   __device__ __forceinline__ void Send(const char* source, int bytes) {
-    for (int done = 0; done < bytes; done += kPieceBytes<Storage>) {
+    const int step = warps_ * kPieceBytes<Storage>;
+    for (int done = warp_ * kPieceBytes<Storage>; done < bytes; done += step) {
       while (!Copies::AllSee(Copies::Passed(&barriers_->empty[head_.slot()], head_.parity() ^ 1))) {
         if (Copies::AnySees(*stop_ != 0)) return;
       }
       if (Copies::AnySees(*stop_ != 0)) return;
       while (flying_ >= in_flight_) Land();
-      copies_.Copy(memory_ + head_.slot() * kPieceBytes<Storage>, source + done,
-                   min(kPieceBytes<Storage>, bytes - done), &barriers_->full[head_.slot()]);
+      copies_.template Copy<kPieceBytes<Storage>>(memory_ + head_.slot() * kPieceBytes<Storage>, source + done,
+                                                  min(kPieceBytes<Storage>, bytes - done),
+                                                  &barriers_->full[head_.slot()]);
       head_.Advance();
       ++flying_;
       if (Copies::IsFirst()) atomicAdd(&barriers_->sent, 1U);
@@ -163,6 +176,7 @@ class RingWriter {
   RingBarriers* barriers_;
   char* memory_;
   int slots_;
+  int warps_, warp_;
   RingCursor head_, tail_;
   const volatile unsigned* stop_;
   Copies copies_;
