@@ -319,10 +319,11 @@ __device__ __forceinline__ void Block<Traits>::Head(const PersistentStack& s, in
   } else {
     // The hidden state itself; the squares are the head's.
     Team::Sync();
+    // By whole warps, before some lanes leave.
+    const int rounds = OwnRounds<kHidden>();
     const int i = thread_;
     if (i >= Traits::OwnOutputs(kHidden, kStreams)) return;
     const int row = OwnRow<kStreams>(i);
-    const int rounds = OwnRounds<kHidden>();
 #pragma unroll 1
     for (int round = 0; round < rounds; ++round) {
       const int column = OwnColumn<kHidden, kStreams>(round, i);
