@@ -6,15 +6,10 @@
 
 #include <cstdint>
 
+#include "runtime/instructions.cuh"
+
 // Weights of 8 bits (int8.h) to BF16 in registers.
 namespace qtts::cuda::gemm {
-
-// Computes a b + c of two BF16 each.
-__device__ __forceinline__ uint32_t FmaBf16x2(uint32_t a, uint32_t b, uint32_t c) {
-  uint32_t d;
-  asm("fma.rn.bf16x2 %0, %1, %2, %3;" : "=r"(d) : "r"(a), "r"(b), "r"(c));
-  return d;
-}
 
 // A group's scale, twice, and -128 times it, which is exact.
 struct Int8Factor {

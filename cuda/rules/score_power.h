@@ -96,4 +96,6 @@ QTTS_HOST_DEVICE float JoinedSum(float own, float own_factor, float other, float
 
 }  // namespace qtts::cuda
 
+#undef QTTS_HOST_DEVICE
+
 #endif  // QTTS_CUDA_RULES_SCORE_POWER_H_

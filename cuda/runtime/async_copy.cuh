@@ -18,6 +18,18 @@ __device__ __forceinline__ void CopyAsync16(uint32_t to, const void* from) {
 __device__ __forceinline__ void CopyAsync16(uint32_t to, const void* from, bool there) {
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(there ? 16 : 0) : "memory");
 }
+// How long L2 keeps what is copied.
+using CachePolicy = uint64_t;
+// Returns the policy for what is read once: its lines are the first to be replaced.
+__device__ __forceinline__ CachePolicy EvictFirst() {
+  CachePolicy policy;
+  asm("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(policy));
+  return policy;
+}
+__device__ __forceinline__ void CopyAsync16(uint32_t to, const void* from, CachePolicy policy) {
+  asm volatile("cp.async.cg.shared.global.L2::cache_hint [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "l"(policy)
+               : "memory");
+}
 __device__ __forceinline__ void CommitCopies() { asm volatile("cp.async.commit_group;" ::: "memory"); }
 // Waits until at most the last kLeft groups of the calling thread are in flight.
 template <int kLeft>

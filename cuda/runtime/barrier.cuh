@@ -5,7 +5,8 @@
 #include <cstdint>
 
 // Barriers in shared memory (mbarrier) that count arrivals and bytes of bulk copies, for rings of stages that one
-// thread fills and other warps empty. Addresses are those of SharedAddress(). From compute capability 9.0 on.
+// thread fills and other warps empty. Addresses are those of SharedAddress(). Before compute capability 9.0 there are
+// InitializeBarrier(), ArriveAt() and HasPassed() alone, and copies of threads arrive (async_copy.cuh).
 //
 // A phase ends when the initial number of arrivals has come and all announced bytes are there. Its number modulo 2 is
 // the parity: a wait for parity p returns when the phase of parity p has ended. Before the first phase ends the phase
@@ -25,13 +26,26 @@ struct RingPlace {
   }
 };
 
-#if __CUDA_ARCH__ >= 900
-
-// Initializes a barrier: by one thread, before any other use; then FenceBarriers(), then a barrier of the block or
-// cluster.
+// Initializes a barrier: by one thread, before any other use; then FenceBarriers() if copies of the hardware arrive
+// there or another block, then a barrier of the block or cluster.
 __device__ __forceinline__ void InitializeBarrier(uint32_t barrier, int arrivals) {
   asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(barrier), "r"(arrivals) : "memory");
 }
+__device__ __forceinline__ void ArriveAt(uint32_t barrier) {
+  asm volatile("{\n.reg .b64 state;\nmbarrier.arrive.shared::cta.b64 state, [%0];\n}" ::"r"(barrier) : "memory");
+}
+// Returns whether the phase of this parity has ended.
+__device__ __forceinline__ bool HasPassed(uint32_t barrier, uint32_t parity) {
+  uint32_t passed;
+  asm volatile("{\n.reg .pred p;\nmbarrier.test_wait.parity.shared::cta.b64 p, [%1], %2;\nselp.u32 %0, 1, 0, p;\n}"
+               : "=r"(passed)
+               : "r"(barrier), "r"(parity)
+               : "memory");
+  return passed != 0;
+}
+
+#if __CUDA_ARCH__ >= 900
+
 // Makes the initialization visible to bulk copies and to the cluster.
 __device__ __forceinline__ void FenceBarriers() {
   asm volatile("fence.mbarrier_init.release.cluster;\nfence.proxy.async.shared::cta;" ::: "memory");

@@ -7,11 +7,12 @@
 
 #include <cstdint>
 
+#include "runtime/instructions.cuh"
 #include "runtime/overlap.cuh"
 #include "runtime/warp.cuh"
 
-// Common code of all kernels of cuda/: the hand-over between kernels, loads, conversions, the
-// matrix instruction, reductions.
+// Common code of all kernels of cuda/: the hand-over between kernels, loads, conversions, the matrix instruction,
+// reductions.
 //
 // Kernels of a frame follow one another on one stream and may overlap by programmatic dependent launch: a kernel starts
 // once all blocks of its predecessor have called LetNextStart(), which they do after their own WaitForPrevious().
@@ -24,15 +25,6 @@ namespace qtts::cuda {
 __device__ __forceinline__ float LoadL2(const float* p) { return __ldcg(p); }
 __device__ __forceinline__ int LoadL2(const int* p) { return __ldcg(p); }
 __device__ __forceinline__ uint4 LoadL2(const uint4* p) { return __ldcg(p); }
-
-// Loads weights: read once per kernel by one thread block, so not cached in L1.
-__device__ __forceinline__ uint4 Streamed(const uint4* p) {
-  uint4 v;
-  asm volatile("ld.global.nc.L1::no_allocate.v4.u32 {%0,%1,%2,%3}, [%4];"
-               : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
-               : "l"(p));
-  return v;
-}
 
 __device__ __forceinline__ float LowBf16(uint32_t pair) { return __uint_as_float(pair << 16); }
 __device__ __forceinline__ float HighBf16(uint32_t pair) { return __uint_as_float(pair & 0xFFFF0000U); }
@@ -52,16 +44,6 @@ __device__ __forceinline__ float FromFloat<float>(float x) {
 template <>
 __device__ __forceinline__ __nv_bfloat16 FromFloat<__nv_bfloat16>(float x) {
   return __float2bfloat16_rn(x);
-}
-
-// Computes c += a b with a [16][16] weights and b [16][8] activations in BF16, c [16][8] in F32. A column of b
-// never touches another column of c.
-__device__ __forceinline__ void Mma(float (&c)[4], uint32_t a0, uint32_t a1, uint32_t a2, uint32_t a3, uint32_t b0,
-                                    uint32_t b1) {
-  asm volatile(
-      "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
-      : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
-      : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(b0), "r"(b1));
 }
 
 }  // namespace qtts::cuda

@@ -62,4 +62,6 @@ QTTS_HOST_DEVICE inline float UnitInterval(uint32_t bits) {
 
 }  // namespace qtts
 
+#undef QTTS_HOST_DEVICE
+
 #endif  // QTTS_SAMPLING_PHILOX_H_

@@ -14,6 +14,7 @@
 #include "rules/score_power.h"
 #include "rules/softmax.cuh"
 #include "rules/splits.h"
+#include "runtime/async_copy.cuh"
 #include "runtime/device_math.cuh"
 
 // The persistent kernel's attention, split by split, by the rules of rules/softmax.cuh.
@@ -84,7 +85,7 @@ __device__ __forceinline__ void Block<Traits>::PrefetchCache(const PersistentSta
       const int side = thread_ / 128;  // keys, values
       const __nv_bfloat16* const p =
           SplitStarts(part)[i] + layer * LayerStride(s) + side * s.page_positions * kHeadDim + line * kLine;
-      asm volatile("prefetch.global.L2 [%0];" ::"l"(p));
+      PrefetchL2(p);
     }
   }
 }

@@ -14,6 +14,7 @@
 #include "paths/persistent/words.cuh"
 #include "rules/penalty.cuh"
 #include "rules/sampling.cuh"
+#include "runtime/async_copy.cuh"
 
 // Sampling in the persistent kernel: a row's next code from its logits.
 namespace qtts::cuda::persistent {
@@ -78,7 +79,7 @@ __device__ __forceinline__ bool Block<Traits>::ChooseCode(int row, int group, bo
       const char* const embedding = p.table + static_cast<int64_t>(candidate) * p.table_stride * 2;
 #pragma unroll 4
       for (int at = 0; at < kPersistentHidden * 2; at += 128) {
-        asm volatile("prefetch.global.L2 [%0];" ::"l"(embedding + at));
+        PrefetchL2(embedding + at);
       }
     };
     auto& choice = shared_->work.choice;

@@ -8,16 +8,18 @@
 #include "paths/persistent/frame_passes.cuh"
 #include "paths/persistent/frame_shape.cuh"
 #include "paths/persistent/frame_variant.h"
+#include "paths/persistent/team.cuh"
 #include "paths/persistent/weight_ring.cuh"
 #include "paths/persistent/weight_sender.cuh"
+#include "runtime/warpgroup.cuh"
 
 // The persistent kernel itself: its threads' parts. frame_block.cuh says how it works.
 namespace qtts::cuda::persistent {
 
 template <typename Traits>
 __global__ void __maxnreg__(kRegisters) FrameKernel(const __grid_constant__ FrameKernelArguments a) {
-#ifdef __CUDA_ARCH__
-  extern __shared__ __align__(128) char memory[];
+#if defined(__CUDA_ARCH__) || defined(QTTS_EMULATED_CUDA)
+  char* const memory = BlockMemory();
   auto& shared =
       *reinterpret_cast<SharedMemory<Traits>*>(memory + a.ring_slots * kPieceBytes<typename Traits::Storage>);
   if (a.frame.live[0] == 0) return;
@@ -42,7 +44,7 @@ __global__ void __maxnreg__(kRegisters) FrameKernel(const __grid_constant__ Fram
   __syncthreads();
   if (threadIdx.x >= kTeamThreads) {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
-    asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(kCopyRegisters));
+    GiveUpRegisters<kCopyRegisters>();
 #endif
     const int helper = static_cast<int>(threadIdx.x) - kTeamThreads;
     constexpr int kFirstPrefetching = 32 * Copies::kMaxWarps;
@@ -58,7 +60,7 @@ __global__ void __maxnreg__(kRegisters) FrameKernel(const __grid_constant__ Fram
     return;
   }
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
-  asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(kTeamRegisters));
+  TakeRegisters<kTeamRegisters>();
 #endif
   Block<Traits>(a, &shared, memory).Run();
 #endif

@@ -6,6 +6,7 @@
 
 #include "paths/persistent/frame_kernel.h"
 #include "runtime/async_copy.cuh"
+#include "runtime/barrier.cuh"
 
 // Copies into the ring of weights by warps, with cp.async. Compute capability 8.0 and later. More than one, so that the
 // rate does not depend on how fast a warp issues them.
@@ -20,24 +21,14 @@ class AsyncCopies {
   template <typename Traits>
   static constexpr int kMaxWindow = Traits::kMaxAsyncWindow;
 
-  __device__ AsyncCopies() : lane_(static_cast<int>(threadIdx.x) % 32) {
-    asm("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(policy_));
-  }
+  __device__ AsyncCopies() : lane_(static_cast<int>(threadIdx.x) % 32), policy_(EvictFirst()) {}
 
   // Does nothing: the block's first barrier is enough, as only threads of the block use the barriers of the ring.
   static __device__ __forceinline__ void FenceInitialization() {}
   static __device__ __forceinline__ bool Passed(uint64_t* barrier, unsigned parity) {
-    uint32_t passed;
-    asm volatile("{\n.reg .pred p;\nmbarrier.test_wait.parity.shared::cta.b64 p, [%1], %2;\nselp.u32 %0, 1, 0, p;\n}"
-                 : "=r"(passed)
-                 : "r"(SharedAddress(barrier)), "r"(parity)
-                 : "memory");
-    return passed != 0;
+    return HasPassed(SharedAddress(barrier), parity);
   }
-  static __device__ __forceinline__ void Arrive(uint64_t* barrier) {
-    asm volatile("{\n.reg .b64 state;\nmbarrier.arrive.shared::cta.b64 state, [%0];\n}" ::"r"(SharedAddress(barrier))
-                 : "memory");
-  }
+  static __device__ __forceinline__ void Arrive(uint64_t* barrier) { ArriveAt(SharedAddress(barrier)); }
   // Makes all lanes decide alike, as do the next three.
   static __device__ __forceinline__ bool IsFirst() { return threadIdx.x % 32 == 0; }
   static __device__ __forceinline__ bool AllSee(bool value) { return __all_sync(~0U, value) != 0; }
@@ -54,9 +45,7 @@ class AsyncCopies {
 #pragma unroll
     for (int at = 0; at < kBytes; at += kStep) {
       if (at + kStep > kBytes && lane_ * 16 >= kBytes - at) break;
-      asm volatile("cp.async.cg.shared.global.L2::cache_hint [%0], [%1], 16, %2;" ::"r"(target + at), "l"(source + at),
-                   "l"(policy_)
-                   : "memory");
+      CopyAsync16(target + at, source + at, policy_);
     }
     ArriveWithCopies(SharedAddress(full));
   }
@@ -67,7 +56,7 @@ class AsyncCopies {
 
  private:
   int lane_;
-  uint64_t policy_ = 0;
+  CachePolicy policy_;
 };
 
 }  // namespace qtts::cuda

@@ -20,6 +20,12 @@ __device__ __forceinline__ T* Now(T* address) {
   return address;
 }
 
+// Returns the thread block's dynamic shared memory.
+__device__ __forceinline__ char* BlockMemory() {
+  extern __shared__ __align__(128) char memory[];
+  return memory;
+}
+
 // All warps but the last warpgroup's, which bring weights.
 struct Team {
   static constexpr int kThreads = kTeamThreads;

@@ -6,6 +6,7 @@
 
 #include "paths/persistent/frame_kernel.h"
 #include "runtime/async_copy.cuh"
+#include "runtime/barrier.cuh"
 
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
 #include "paths/persistent/ring_copies_bulk.cuh"
@@ -44,11 +45,8 @@ struct RingBarriers {
 // Initializes the ring: by one thread, before the block's first barrier. `readers` warps give every piece back.
 __device__ __forceinline__ void InitializeRing(RingBarriers* barriers, int slots, int readers) {
   for (int i = 0; i < slots; ++i) {
-    asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(SharedAddress(&barriers->full[i])),
-                 "r"(Copies::kThreads)
-                 : "memory");
-    asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(SharedAddress(&barriers->empty[i])), "r"(readers)
-                 : "memory");
+    InitializeBarrier(SharedAddress(&barriers->full[i]), Copies::kThreads);
+    InitializeBarrier(SharedAddress(&barriers->empty[i]), readers);
   }
   barriers->sent = 0;
   Copies::FenceInitialization();

@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "paths/persistent/frame_kernel.h"
+#include "paths/persistent/word_access.cuh"
 
 // Data exchange between thread blocks of the persistent kernel: words of eight bytes, half payload, half the epoch in
 // which it was written. A reader polls the word until it has the expected epoch, so an exchange takes one round trip
@@ -13,27 +14,23 @@
 namespace qtts::cuda {
 
 __device__ __forceinline__ void Publish(Word* word, uint32_t payload, uint32_t epoch) {
-  const Word value = static_cast<Word>(epoch) << 32 | payload;
-  asm volatile("st.relaxed.gpu.global.u64 [%0], %1;" ::"l"(word), "l"(value) : "memory");
+  StoreWord(word, static_cast<Word>(epoch) << 32 | payload);
 }
 
 // Publishes two neighbours, the first at an even index.
 __device__ __forceinline__ void PublishTwo(Word* words, uint32_t first, uint32_t second, uint32_t epoch) {
-  const Word a = static_cast<Word>(epoch) << 32 | first;
-  const Word b = static_cast<Word>(epoch) << 32 | second;
-  asm volatile("st.relaxed.gpu.global.v2.u64 [%0], {%1, %2};" ::"l"(words), "l"(a), "l"(b) : "memory");
+  StoreTwo(words, static_cast<Word>(epoch) << 32 | first, static_cast<Word>(epoch) << 32 | second);
 }
 
 __device__ __forceinline__ uint2 LoadWord(const Word* word) {
-  Word value;
-  asm volatile("ld.relaxed.gpu.global.u64 %0, [%1];" : "=l"(value) : "l"(word) : "memory");
+  const Word value = FetchWord(word);
   return {static_cast<uint32_t>(value), static_cast<uint32_t>(value >> 32)};
 }
 
 // Loads two neighbours, the first at an even index: {payload, epoch, payload, epoch}.
 __device__ __forceinline__ uint4 LoadTwoWords(const Word* words) {
   Word a, b;
-  asm volatile("ld.relaxed.gpu.global.v2.u64 {%0, %1}, [%2];" : "=l"(a), "=l"(b) : "l"(words) : "memory");
+  FetchTwo(words, &a, &b);
   return {static_cast<uint32_t>(a), static_cast<uint32_t>(a >> 32), static_cast<uint32_t>(b),
           static_cast<uint32_t>(b >> 32)};
 }
@@ -47,19 +44,13 @@ struct Quad {
 };
 
 __device__ __forceinline__ void Publish(Quad* quad, const Quad& value) {
-  const Word first = static_cast<Word>(value.high) << 32 | value.low;
-  const Word second = static_cast<Word>(value.epoch) << 32 | value.squares;
-  asm volatile("{\n.reg .b128 v;\nmov.b128 v, {%1, %2};\nst.relaxed.gpu.global.b128 [%0], v;\n}" ::"l"(quad),
-               "l"(first), "l"(second)
-               : "memory");
+  StoreSixteen(quad, static_cast<Word>(value.high) << 32 | value.low,
+               static_cast<Word>(value.epoch) << 32 | value.squares);
 }
 
 __device__ __forceinline__ Quad LoadQuad(const Quad* quad) {
   Word first, second;
-  asm volatile("{\n.reg .b128 v;\nld.relaxed.gpu.global.b128 v, [%2];\nmov.b128 {%0, %1}, v;\n}"
-               : "=l"(first), "=l"(second)
-               : "l"(quad)
-               : "memory");
+  FetchSixteen(quad, &first, &second);
   return {static_cast<uint32_t>(first), static_cast<uint32_t>(first >> 32), static_cast<uint32_t>(second),
           static_cast<uint32_t>(second >> 32)};
 }
