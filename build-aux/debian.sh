@@ -16,7 +16,7 @@ build_packages=(g++ dpkg-dev meson ninja-build pkgconf
   gstreamer1.0-tools gstreamer1.0-plugins-base gstreamer1.0-plugins-good)
 # Additional packages of the tests.
 # shellcheck disable=SC2034
-test_packages=(libgtest-dev libgmock-dev
+test_packages=(libgtest-dev libgmock-dev libboost-context-dev
   gstreamer1.0-plugins-bad gstreamer1.0-libav gstreamer1.0-alsa gstreamer1.0-x swh-plugins
   ffmpeg pocketsphinx pocketsphinx-en-us pulseaudio pulseaudio-utils
   libgstrtspserver-1.0-dev python3-gi python3-venv gir1.2-gstreamer-1.0 gir1.2-gst-plugins-base-1.0)
