@@ -86,7 +86,7 @@ struct Results {
 };
 
 // A model of one talker layer and one of the predictor, and the state of its utterances; `position` of the first row,
-// and 37 more of each next one. Of more than two rows one is done.
+// and 37 more of each next one. The third row, if there is one, has ended.
 template <int kTalkerHidden, int kRows, typename Storage>
 class Frame {
  public:

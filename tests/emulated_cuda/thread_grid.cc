@@ -71,10 +71,10 @@ struct Block {
   std::unique_ptr<char, FreeDeleter> shared;
   std::vector<Warp> warps;
   std::array<Barrier, kBarriers> barriers;
-  int threads = 0;  // that have not returned
+  int threads = 0;  // without those that have returned
 };
 
-// Memory of all stacks, of which only what is used takes any.
+// Memory of all stacks. Only the used part of each takes any.
 class Stacks {
  public:
   explicit Stacks(size_t count) : bytes_(count * kStackBytes) {
@@ -105,8 +105,8 @@ struct KeepsStack {
 
 Thread* current = nullptr;
 context::fiber scheduler;  // of the grid, while a thread runs
-uint64_t changes = 0;      // that may end a wait somewhere
-uint64_t exchanges = 0;    // and within a warp
+uint64_t changes = 0;      // which may end a wait somewhere
+uint64_t exchanges = 0;    // which may end one in a warp
 
 void Print(const Warp& warp) {
   const Place* last = nullptr;

@@ -9,11 +9,11 @@
 #include <functional>
 #include <source_location>
 
-// The threads of a kernel on the processor: each is a fiber, all of one thread of the operating system, so a run is the
-// same every time. Threads of a warp meet wherever they exchange something; a warp whose threads meet at different
-// places, or of which some have left, ends the program with a list of where each one is. So does a grid in which no
-// thread can go on. What a device orders in its own way happens in turn here: memory is coherent, and copies are there
-// at once. Nothing is said about races.
+// The threads of a kernel on the processor: each is a fiber, all of one thread of the operating system, so every run is
+// the same. Threads of a warp meet wherever they exchange something; a warp whose threads meet at different places, or
+// of which some have returned, ends the program with a list of where each one is. A grid in which no thread can go on
+// ends it likewise. Memory is coherent here, copies are there at once and threads take turns: nothing is said about
+// races.
 namespace qtts::emulated {
 
 // Runs `kernel` once for each thread of `blocks` blocks that are resident together, and returns when all have returned.
