@@ -14,6 +14,7 @@ class NumbersStep : public Step {
  public:
   explicit NumbersStep(TongueChoice choice) : choice_(std::move(choice)) {}
   Edit Next(const Reader& text) const override;
+  bool KeepsFirstLetters() const override { return true; }
 
  private:
   const TongueChoice choice_;

@@ -3,6 +3,7 @@
 #define QTTS_TEXT_PREPARE_READER_H_
 
 #include <cstddef>
+#include <iterator>
 #include <string>
 #include <string_view>
 
@@ -23,10 +24,10 @@ class Reader {
   static constexpr ptrdiff_t kBehind = 80;
   static constexpr ptrdiff_t kAhead = 480;
 
-  // `at`: index of position 0 in `text`. `ended`: no more text comes. `last_spoken`: the character that the step gave
-  // out last, or kNone.
-  Reader(const MappedText& text, size_t at, bool ended, char32_t last_spoken)
-      : text_(text), at_(at), ended_(ended), last_spoken_(last_spoken) {}
+  // `at`: index of position 0 in `text`. `ended`: no more text comes. `letter_comes`: text comes and begins with a
+  // letter. `last_spoken`: the character that the step gave out last, or kNone.
+  Reader(const MappedText& text, size_t at, bool ended, bool letter_comes, char32_t last_spoken)
+      : text_(text), at_(at), ended_(ended), letter_comes_(letter_comes), last_spoken_(last_spoken) {}
 
   char32_t operator[](ptrdiff_t position) const {
     if (position < -kBehind || position >= kAhead) return kNone;
@@ -35,6 +36,12 @@ class Reader {
     if (static_cast<size_t>(index) < text_.size()) return text_[static_cast<size_t>(index)].code;
     needs_more_ = !ended_ || needs_more_;
     return kNone;
+  }
+
+  // Returns true if the text that is there ends at `position`, and the next character is certain to be a letter, though
+  // not which one.
+  bool LetterComes(ptrdiff_t position) const {
+    return letter_comes_ && position < kAhead && static_cast<ptrdiff_t>(at_) + position == std::ssize(text_);
   }
 
   // Returns true if the text goes on with `literal` (UTF-8) at `position`. Compares the characters one by one up to the
@@ -63,6 +70,7 @@ class Reader {
   const MappedText& text_;
   size_t at_;
   bool ended_;
+  bool letter_comes_;
   char32_t last_spoken_;
   mutable bool needs_more_ = false;
 };

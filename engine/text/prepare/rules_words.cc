@@ -80,6 +80,8 @@ std::optional<Edit> SayUrl(const NumberContext& context) {
     address.erase(0, 3);
   }
   const std::string rest = AddressWords(context, address);
+  // Text that begins with a letter is spoken with one at its beginning (Step::KeepsFirstLetters()).
+  if (words.empty() && (rest.empty() || rest[0] == ',')) return std::nullopt;
   if (!words.empty() && !rest.starts_with(' ')) words += ' ';
   return Say(context, end, words + rest);
 }

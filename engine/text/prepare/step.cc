@@ -5,10 +5,10 @@
 
 namespace qtts {
 
-void StepRunner::Run(const MappedText& in, bool ended, MappedText* out) {
+void StepRunner::Run(const MappedText& in, bool ended, bool letter_comes, MappedText* out) {
   text_.insert(text_.end(), in.begin(), in.end());
   while (at_ < text_.size()) {
-    const Reader reader(text_, at_, ended, last_spoken_);
+    const Reader reader(text_, at_, ended, letter_comes, last_spoken_);
     const Edit edit = step_->Next(reader);
     if (reader.needs_more()) break;
     Apply(edit, out);
@@ -18,6 +18,11 @@ void StepRunner::Run(const MappedText& in, bool ended, MappedText* out) {
     text_.erase(text_.begin(), text_.begin() + static_cast<ptrdiff_t>(at_ - kBehind));
     at_ = kBehind;
   }
+}
+
+bool StepRunner::LetterComes() const {
+  return step_->KeepsFirstLetters() && at_ > 0 && at_ < text_.size() && text_[at_ - 1].code == ' ' &&
+         IsLetter(text_[at_].code);
 }
 
 void StepRunner::Apply(const Edit& edit, MappedText* out) {

@@ -38,6 +38,8 @@ class Step {
   virtual ~Step() = default;
   // Decides the text from position 0 on, which is there. The result counts only if the reader needs no more text.
   virtual Edit Next(const Reader& text) const = 0;
+  // Returns true if text that begins with a letter behind a space becomes text that begins with a letter.
+  virtual bool KeepsFirstLetters() const { return false; }
 };
 
 // Runs a step over growing text: keeps what is undecided, and as much of what came before it as a Reader may show.
@@ -46,8 +48,12 @@ class StepRunner {
   // `step` must outlive the runner.
   explicit StepRunner(const Step* step) : step_(step) {}
 
-  // Takes the characters of `in`, and appends to `out` what is decided. `ended`: no more come.
-  void Run(const MappedText& in, bool ended, MappedText* out);
+  // Takes the characters of `in`, and appends to `out` what is decided. `ended`: no more come. `letter_comes`: more
+  // come, and begin with a letter.
+  void Run(const MappedText& in, bool ended, bool letter_comes, MappedText* out);
+
+  // Returns true if what is undecided will begin with a letter.
+  bool LetterComes() const;
 
  private:
   void Apply(const Edit& edit, MappedText* out);

@@ -32,6 +32,8 @@ bool IsWord(char32_t c) {
   return c <= UCHAR_MAX_VALUE && (U_GET_GC_MASK(static_cast<UChar32>(c)) & kWords) != 0;
 }
 
+bool BeginsWord(const Reader& text, ptrdiff_t at) { return text.LetterComes(at) || IsWord(text[at]); }
+
 // Keeps a mark inside of a word or number as it is.
 std::optional<Edit> KeepInWord(const Reader& text) {
   const char32_t c = text[0];
@@ -204,7 +206,7 @@ bool IsSpanishMark(char32_t c, const Tongue& tongue) {
 Between ReadBetween(const Reader& text, const Tongue& tongue, Emoji emoji) {
   Between between;
   ptrdiff_t& at = between.length;
-  while (text[at] != Reader::kNone && !IsWord(text[at])) {
+  while (!BeginsWord(text, at) && text[at] != Reader::kNone) {
     if (IsSpace(text[at]) || IsWhiteSpace(text[at])) {
       between.space = true;
       ++at;
@@ -241,9 +243,9 @@ bool IsWide(char32_t c) { return c >= 0x3000; }
 
 Edit ReplaceBetween(const Reader& text, const Between& between, const Tongue& tongue) {
   const char32_t last = text.last_spoken();
-  const char32_t next = text[between.length];
   const bool begins = last == Reader::kNone;
-  const bool ends = next == Reader::kNone && between.length < Reader::kAhead;
+  const bool ends =
+      between.length < Reader::kAhead && !text.LetterComes(between.length) && text[between.length] == Reader::kNone;
   const bool after_mark = HasCharacter(kStops, last) || HasCharacter(kCommas, last);
   std::u32string spoken;
   if (!begins && !after_mark && last != ' ') {
@@ -279,7 +281,7 @@ Edit SayName(const Reader& text, ptrdiff_t length, const Tongue& tongue, std::st
 Edit SymbolsStep::Next(const Reader& text) const {
   const char32_t c = text[0];
   if (IsWord(c)) return Copy();
-  if (c == ' ' && IsWord(text[-1]) && IsWord(text[1])) return Copy();
+  if (c == ' ' && IsWord(text[-1]) && BeginsWord(text, 1)) return Copy();
   if (auto kept = KeepInWord(text)) return *std::move(kept);
   const TongueChoice choice = TongueAt(text, choice_);
   const Tongue& tongue = choice.tongue != nullptr ? *choice.tongue : TongueOf(TongueId::kEnglish);

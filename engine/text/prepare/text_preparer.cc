@@ -74,10 +74,12 @@ struct TextPreparer::Impl {
   }
 
   void Run(bool ended) {
+    bool letter_comes = false;
     for (StepRunner& runner : runners) {
       MappedText decided;
-      runner.Run(text, ended, &decided);
+      runner.Run(text, ended, letter_comes, &decided);
       text = std::move(decided);
+      letter_comes = runner.LetterComes();
     }
     for (const MappedChar& character : text) map.Add(character);
     text.clear();
@@ -138,7 +140,7 @@ std::vector<std::pair<std::string, std::string>> ExplainPreparation(std::string_
   for (const char32_t code : ToUtf32(RepairUtf8(text))) characters.push_back({code, 0, 0, true});
   for (const NamedStep& step : MakeSteps(options)) {
     MappedText decided;
-    StepRunner(step.step.get()).Run(characters, true, &decided);
+    StepRunner(step.step.get()).Run(characters, true, false, &decided);
     characters = std::move(decided);
     std::string after;
     for (const MappedChar& character : characters) AppendUtf8(character.code, &after);

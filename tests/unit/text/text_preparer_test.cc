@@ -215,6 +215,13 @@ TEST(TextPreparerTest, RandomTextsAreEqualHoweverCut) {
                                       "x",
                                       "March ",
                                       " Uhr",
+                                      " EUR ",
+                                      " US$",
+                                      " www.",
+                                      " https://",
+                                      " Dr. ",
+                                      " e.g. ",
+                                      " p. ",
                                       "\xC2\xA0",
                                       "\xE5\xB9\xB4"};
   std::uniform_int_distribution<size_t> pick(0, std::size(kBits) - 1);
@@ -257,7 +264,7 @@ TEST(TextPreparerTest, WordsAreDecidedWhenTheNextOneBegins) {
   TextPreparer preparer(OptionsFor("en"));
   ASSERT_TRUE(preparer.Append("The quick brown").ok());
   std::string spoken = preparer.Take().spoken;
-  EXPECT_EQ(spoken, "The quick") << "the last word may become an address of mail";
+  EXPECT_EQ(spoken, "The quick ") << "the last word may become an address of mail";
   ASSERT_TRUE(preparer.Append(" fox is 5").ok());
   spoken += preparer.Take().spoken;
   EXPECT_EQ(spoken, "The quick brown fox is") << "more digits may follow";
@@ -268,6 +275,26 @@ TEST(TextPreparerTest, WordsAreDecidedWhenTheNextOneBegins) {
   EXPECT_EQ(spoken.substr(0, 33), "The quick brown fox is five years");
   ASSERT_TRUE(preparer.Finish().ok());
   EXPECT_EQ(spoken + preparer.Take().spoken, "The quick brown fox is five years old");
+}
+
+// The space before the word that has begun is decided, too: the tokenizer needs it to be sure of the word before it.
+TEST(TextPreparerTest, MarksAreDecidedWhenTheNextWordBegins) {
+  for (const char* const text : {"Hello, my", "Hello! My", "Hello - my", "\"Hello,\" my"}) {
+    TextPreparer preparer(OptionsFor("en"));
+    ASSERT_TRUE(preparer.Append(text).ok());
+    const std::string spoken = preparer.Take().spoken;
+    EXPECT_TRUE(spoken.starts_with("Hello")) << text;
+    EXPECT_TRUE(spoken.ends_with(" ")) << text;
+  }
+}
+
+// An address of which nothing is left takes no space with it.
+TEST(TextPreparerTest, AnAddressWithoutAHostIsEqualHoweverCut) {
+  std::mt19937 rng(5);
+  for (const char* const text :
+       {"see http://?x", "see http:///", "see http://# there", "see http://:80 there", "www. is"}) {
+    CheckCuts(text, OptionsFor("en"), &rng);
+  }
 }
 
 TEST(TextPreparerTest, NothingIsChangedWithoutSteps) {
