@@ -121,7 +121,8 @@ class _Routes:
     async def ready(self, _request):
         front = self._front
         reason = front.failure or ("draining" if front.draining else "" if front.ready else "loading")
-        return JSONResponse({"ready": front.ready, **({"reason": reason} if reason else {})}, 200 if front.ready else 503)
+        ready = front.answer_balancer()
+        return JSONResponse({"ready": ready, **({"reason": reason} if reason else {})}, 200 if ready else 503)
 
     async def load(self, _request):
         """For the page: what is going on now."""

@@ -6,6 +6,7 @@ import gc
 import hashlib
 import json
 import logging
+import math
 import pathlib
 import re
 import time
@@ -33,13 +34,18 @@ FIRST_PIPELINES = 64
 COLLECT = (10_000, 20, 1000)
 # Seconds between two full collections, which are made when nobody speaks.
 FULL_COLLECTION = 60.0
+# Seconds for which whoever has asked whether this server is ready is taken to send it requests.
+BALANCED = 30.0
 
 
 class Front:
-    """`on_fatal` is called with a sentence when the process should end: the model cannot be loaded, the GPU is lost."""
+    """`on_fatal` is called with a sentence when the process should end: the model cannot be loaded, the GPU is lost.
+    `clock`: seconds, of any beginning, for is_balanced()."""
 
-    def __init__(self, settings, on_fatal=None):
+    def __init__(self, settings, on_fatal=None, clock=time.monotonic):
         self.settings = settings
+        self._clock = clock
+        self._asked = -math.inf  # when a balancer asked last
         self.on_fatal = on_fatal
         self.slots = Slots(settings.slots, settings.max_wait)
         self.pool = Pool(lambda: Speaker(settings, self._lose))
@@ -65,6 +71,15 @@ class Front:
     @property
     def ready(self):
         return self._loaded.is_set() and not self.failure and not self.draining and not self.device_lost
+
+    def answer_balancer(self):
+        """`ready`, for a balancer, which sends requests until it has asked again."""
+        self._asked = self._clock()
+        return self.ready
+
+    def is_balanced(self):
+        """Whether a balancer has asked lately."""
+        return self._clock() - self._asked < BALANCED
 
     @property
     def busy(self):
@@ -102,12 +117,14 @@ class Front:
 
     async def drain(self):
         """Ends gracefully: not ready at once, refusing after drain_delay, and returns after the last utterance; what is
-        still spoken after drain_timeout is broken off."""
+        still spoken after drain_timeout is broken off. Refuses at once if there is no session, and no balancer that would
+        send one before it knows."""
         if not self.draining:
             self.draining = True
             log.info("draining")
-            await asyncio.sleep(self.settings.drain_delay if self._sessions else 0)
+            await asyncio.sleep(self.settings.drain_delay if self._sessions or self.is_balanced() else 0)
             self.refusing.set()
+        await self.refusing.wait()  # /drain may have been called before the signal
         for seconds in (self.settings.drain_timeout, 2):
             deadline = time.monotonic() + seconds
             while self._sessions and time.monotonic() < deadline:

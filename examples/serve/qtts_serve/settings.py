@@ -69,7 +69,8 @@ class Settings:
                                         "which many wait for 60 s; 0 = none")
     text_timeout: float = option(10.0, "seconds without text and without sound after which a growing utterance is ended")
     # The end.
-    drain_delay: float = option(5.0, "seconds between not being ready and refusing, for balancers to notice")
+    drain_delay: float = option(5.0, "seconds between not being ready and refusing, for balancers to notice; none if there is no "
+                                     "session and nobody has asked /health/ready for 30 s")
     drain_timeout: float = option(60.0, "seconds that utterances have to come to their end")
     # Operation.
     replica: str = option("", "name of this process in the header x-qtts-replica (default: host name and process id)")

@@ -315,6 +315,44 @@ def test_drain_lets_utterances_end(start):
     assert speaking.read() == expected
 
 
+def test_a_balanced_server_without_sessions_takes_requests_until_the_balancer_knows(start):
+    server = start("--drain-delay", "3600")
+    assert server.get("/health/ready")[0] == 200
+    assert server.request("POST", "/drain")[0] == 202
+    wait_for("the balancer to be told", lambda: server.get("/health/ready")[0] == 503)
+    status, _, sound = server.speech(input="Not lost.", max_new_tokens=5)
+    assert status == 200 and sound
+
+
+def drained(asked_before):
+    """A front that was asked by a balancer so many seconds before it drains, None: never. Returns it and whether it
+    refuses once it drains, with a delay that no test waits for."""
+    now = 1000.0
+
+    async def drain():
+        nonlocal now
+        front = Front(Settings(drain_delay=3600), clock=lambda: now)
+        if asked_before is not None:
+            front.answer_balancer()
+            now += asked_before
+        draining = asyncio.create_task(front.drain())
+        if front.is_balanced():
+            await asyncio.sleep(0)  # to its delay
+        else:
+            await asyncio.wait_for(draining, PATIENCE)
+        draining.cancel()
+        return front.draining, front.refusing.is_set()
+
+    return asyncio.run(drain())
+
+
+def test_only_a_balanced_front_waits_before_it_refuses():
+    assert drained(asked_before=0) == (True, False)
+    assert drained(asked_before=29) == (True, False)
+    assert drained(asked_before=31) == (True, True)
+    assert drained(asked_before=None) == (True, True)
+
+
 def test_terminate_ends_after_the_last_utterance(start):
     server = start()
     speaking = server.begin(input=TEXT, seed=1, pace=0.2)
