@@ -197,6 +197,7 @@ class Heard:
         self.sent = self.last = sent  # `last`: when something came
         self.player = Player()
         self.first_byte = self.audible = self.heard = None
+        self.pieces, self.last_piece = 0, None  # of growing text, before the first byte: their number, when the last left
         self._meter = meter(name)
 
     @property
@@ -208,6 +209,12 @@ class Heard:
     def deaf(self):
         """Whether it is unknown what is audible."""
         return self._meter.ear.deaf
+
+    def give_piece(self, now):
+        """A piece of growing text is sent."""
+        if self.first_byte is None:
+            self.pieces += 1
+            self.last_piece = now
 
     def take(self, now, data):
         if self.first_byte is None:

@@ -247,14 +247,16 @@ class WebSocket(Connection):
             self._send("input.done")
 
     def _grow(self, due):
-        """Sends the next word; four tokens of a language model are three words."""
+        """Sends the next word, with the space before it, as language models' tokens have it. Four tokens are three
+        words."""
         if self.lost or self.ended.done():
             return
         word = next(self._words, None)
         if word is None or self._error is not None:
             self._send("input.done")
             return
-        self._send("input.text", text=word + " ")
+        self._send("input.text", text=f" {word}" if self.heard.pieces else word)
+        self.heard.give_piece(time.monotonic())
         due += 4 / 3 / self.task["tokens_per_second"]
         asyncio.get_running_loop().call_at(due, self._grow, due)
 
@@ -339,16 +341,18 @@ class Utterance:
         """Returns the figures in the order of ROW."""
         heard, player = self.heard, self.heard.player
         times = heard.first_byte, player.first, heard.audible, heard.heard
+        grows = heard.pieces and player.first is not None
         return [self.listener, heard.sent - begin, *(None if time is None else time - heard.sent for time in times),
-                player.gaps, player.long_gaps, player.longest, player.silent, heard.seconds, self.outcome,
+                heard.pieces if grows else None, player.first - heard.last_piece if grows else None, player.gaps, player.long_gaps, player.longest, player.silent, heard.seconds, self.outcome,
                 end - heard.sent]
 
 
 # Figures of an utterance: seconds, but for the listener's number, the numbers of gaps and the outcome. Those from
 # `first_byte` to `heard` count from the request; `begin` from the beginning of the measurement; `age` is the time from
-# the request to the end of the measurement.
-ROW = ("listener", "begin", "first_byte", "first_sound", "audible", "heard", "gaps", "long_gaps", "longest", "silent",
-       "sound", "outcome", "age")
+# the request to the end of the measurement. `pieces`: those of growing text that were sent before the first sound;
+# `from_piece`: from the last of them to that sound.
+ROW = ("listener", "begin", "first_byte", "first_sound", "audible", "heard", "pieces", "from_piece", "gaps", "long_gaps",
+       "longest", "silent", "sound", "outcome", "age")
 
 
 def arrivals(task, begin, until):

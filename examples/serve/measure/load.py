@@ -48,6 +48,8 @@ ones begin; what speaks then is cut off. Without --url, each measurement starts 
 
 first byte   from the request's last byte (a WebSocket: its first piece of text) to the first byte of sound.
              Connections are made before, and kept for a listener's next utterance.
+             Of growing text, the number of pieces that had been sent by then is told, and the time from the last of
+             them: the model needs some words before it can speak.
 audible      until the first 10 ms at or above -45 dBFS have come. "heard" is when a player that began with the first
              byte plays them: silence before them counts. Only the first 2 s of an utterance are looked at; how many
              had nothing audible in them is told. Opus is decoded for it, if libopus is installed.

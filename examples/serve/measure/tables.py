@@ -28,6 +28,8 @@ def merge(results, ramp):
     figures = {"utterances": len(rows)}
     for name in ("first_byte", "first_sound", "audible", "heard"):
         figures[name] = summary([row[name] for row in rows if row[name] is not None])
+    figures["pieces"] = summary([row["pieces"] for row in rows if row["pieces"] is not None], 1.0)
+    figures["from_piece"] = summary([row["from_piece"] for row in rows if row["from_piece"] is not None])
     # Those that begin one after the other, into a load that rises, and those that begin under the full load.
     first = [(row["begin"] < ramp, row["first_sound"]) for row in rows if row["first_sound"] is not None]
     figures["first_sound_ramp"] = summary([seconds for in_ramp, seconds in first if in_ramp])
@@ -99,6 +101,9 @@ def notes(figures):
         lines.append("first sound p50 / p95 / p99: " + ", ".join(
             f"{name} {' / '.join(shares(figures[of]))} ms of {figures[of]['n']}"
             for name, of in (("in the ramp", "first_sound_ramp"), ("later", "first_sound_full"))))
+    if figures["pieces"]["n"]:
+        lines.append(f"growing text spoke from piece {figures['pieces']['p50']:g} on (p50, at most "
+                     f"{figures['pieces']['max']:g}), {' / '.join(shares(figures['from_piece']))} ms behind it")
     if figures["heard"]["n"]:
         lines.append(f"heard p50 / p95 / p99: {' / '.join(shares(figures['heard']))} ms")
     if figures["never_audible"] is None:

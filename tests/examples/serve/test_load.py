@@ -331,7 +331,7 @@ def test_growing_text_comes_word_by_word():
         return [json.loads(text) for _, text in sent(connection.transport.written)]
 
     *texts, done = asyncio.run(one())
-    assert [text["text"] for text in texts] == ["One ", "two ", "three. "] and done == {"type": "input.done"}
+    assert [text["text"] for text in texts] == ["One", " two", " three."] and done == {"type": "input.done"}
 
 
 # --- texts, arrivals, figures
@@ -371,7 +371,7 @@ def test_quantiles():
 
 def row(listener, begin, first, **others):
     fields = {"listener": listener, "begin": begin, "first_byte": first, "first_sound": first, "audible": first,
-              "heard": first, "gaps": 0, "long_gaps": 0, "longest": 0.0, "silent": 0.0, "sound": 5.0,
+              "heard": first, "pieces": None, "from_piece": None, "gaps": 0, "long_gaps": 0, "longest": 0.0, "silent": 0.0, "sound": 5.0,
               "outcome": "complete", "age": 20.0, **others}
     return [fields[name] for name in listeners.ROW]
 
@@ -401,6 +401,21 @@ def test_figures_of_all_processes():
     assert figures["refused"]["number"] == 3 and figures["refused"]["without_retry_after"] == 1
     assert figures["refused"]["retry_after"]["max"] == 4.0 and figures["broken"] == {"cut off": 3}
     assert figures["reasons"] == {"complete": 4, "cut by the end": 2}
+
+
+def test_growing_text_counts_from_the_piece_that_let_it_speak():
+    connection = listeners.Heard("pcm", 100.0)
+    for when in (100.0, 100.0625, 100.125):
+        connection.give_piece(when)
+    connection.take(100.15625, b"\1\0" * 480)
+    connection.give_piece(100.1875)  # behind the first sound
+    growing = dict(zip(listeners.ROW, listeners.Utterance(0, connection).row(100.0, 101.0)))
+    assert (growing["first_sound"], growing["pieces"], growing["from_piece"]) == (0.15625, 3, 0.03125)
+    whole = listeners.Heard("pcm", 100.0)
+    whole.take(100.5, b"\1\0" * 480)
+    row_of_whole = listeners.Utterance(1, whole).row(100.0, 101.0)
+    figures = tables.merge([result([list(growing.values()), row_of_whole])], 0.0)
+    assert figures["pieces"]["n"] == 1 and figures["pieces"]["max"] == 3 and figures["from_piece"]["p50"] == 31.25
 
 
 def test_figures_without_libopus():
