@@ -14,14 +14,16 @@ struct PromptView {
   int64_t own_rows = 0;  // without the rows common to the voice's prompts
   bool begun = false;    // a piece of it was run
   bool gone = false;     // its stream has ended
+  bool ahead = false;    // of a part that is made ahead of its turn
 };
 
 // A pass over the weights that is being filled with prompts.
 struct PassView {
   size_t prompts = 0;
-  int64_t rows = 0;      // own rows of these
-  int64_t max_rows = 0;  // SharedPrompts::prompt_rows_together(); 0: a pass has one prompt
-  bool hold = false;     // PromptOrder::Holds()
+  int64_t rows = 0;         // own rows of these
+  int64_t max_rows = 0;     // SharedPrompts::prompt_rows_together(); 0: a pass has one prompt
+  bool hold = false;        // PromptOrder::Holds()
+  bool hold_ahead = false;  // others have prompts, or a first frame is in the making
 };
 
 // Decides which prompts run between two steps. Prompts take turns, a piece of about a frame's work each.
@@ -51,7 +53,8 @@ struct PromptOrder {
   Choice Choose(const PromptView& prompt, const PassView& pass) const {
     if (pass.prompts > 0 && pass.rows + prompt.own_rows > pass.max_rows) return Choice::kFull;
     if (prompt.gone) return Choice::kDrop;
-    return pass.hold && prompt.begun ? Choice::kLater : Choice::kTake;
+    const bool held = (pass.hold && prompt.begun) || (pass.hold_ahead && prompt.ahead);
+    return held ? Choice::kLater : Choice::kTake;
   }
   // Returns true if another pass may run after `work`.
   bool HasTime(double work) const { return work < max_work; }

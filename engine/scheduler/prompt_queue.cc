@@ -14,7 +14,10 @@ bool PromptQueue::AnyRunsShort(std::span<const RunningPtr> ready) const {
   });
 }
 
-void PromptQueue::BeginTurn(std::span<const RunningPtr> ready) {
+void PromptQueue::BeginTurn(std::span<const RunningPtr> ready, bool awaited) {
+  hold_ahead_ = awaited || std::any_of(prompts_.begin(), prompts_.end(), [](const RunningPtr& stream) {
+                  return stream->open && !stream->is_ahead() && !stream->stream->ended();
+                });
   hold_ = !prompts_.empty() && order_.Holds(held_) && AnyRunsShort(ready);
   held_ = hold_ ? held_ + 1 : 0;
   left_ = prompts_.size();
@@ -40,10 +43,10 @@ std::optional<PromptQueue::Pass> PromptQueue::RunPass() {
 // Takes the first of the next `left_` prompts and those that fit into the same pass, for a piece each.
 std::vector<RunningPtr> PromptQueue::NextPass() {
   std::vector<RunningPtr> taken;
-  PassView pass{.max_rows = max_rows_, .hold = hold_};
+  PassView pass{.max_rows = max_rows_, .hold = hold_, .hold_ahead = hold_ahead_};
   for (; left_ > 0; --left_) {
     const Running& next = *prompts_.front();
-    const PromptView view{next.own_rows, next.begun, !next.open || next.stream->ended()};
+    const PromptView view{next.own_rows, next.begun, !next.open || next.stream->ended(), next.is_ahead()};
     const PromptOrder::Choice choice = order_.Choose(view, pass);
     if (choice == PromptOrder::Choice::kFull) break;
     RunningPtr stream = std::move(prompts_.front());

@@ -36,8 +36,8 @@ class PromptQueue {
   void Add(const RunningPtr& stream) { prompts_.push_back(stream); }
   void Clear() { prompts_.clear(); }
   // Begins the pieces that are run between two steps, about one frame's work in total. `ready`: the streams that could
-  // take part in a step.
-  void BeginTurn(std::span<const RunningPtr> ready);
+  // take part in a step. `awaited`: a first frame is in the making, for which parts that are made ahead are held back.
+  void BeginTurn(std::span<const RunningPtr> ready, bool awaited);
   // Runs the next pass of the turn; none: its time is over, or no prompt may run.
   std::optional<Pass> RunPass();
 
@@ -55,6 +55,7 @@ class PromptQueue {
   int held_ = 0;                    // consecutive turns for which prompts were held back
   // This turn:
   bool hold_ = false;
+  bool hold_ahead_ = false;
   size_t left_ = 0;  // prompts that have not been looked at
   double work_ = 0;  // in frames' work
 };

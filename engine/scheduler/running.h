@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -16,6 +17,7 @@
 #include "alignment/speech_aligner.h"
 #include "backend/backend.h"
 #include "base/log.h"
+#include "scheduler/part_ahead.h"
 #include "scheduler/stream_state.h"
 #include "scheduler/views.h"
 
@@ -24,7 +26,7 @@ namespace qtts {
 struct Running;
 using RunningPtr = std::shared_ptr<Running>;
 
-// A stream and its slot.
+// A stream and its slot; or a part of a stream that is made ahead of its turn, with a slot of its own.
 struct Running {
   explicit Running(std::shared_ptr<StreamState> s) : stream(std::move(s)), aligner(stream->MakeAligner()) {}
 
@@ -67,6 +69,14 @@ struct Running {
   StreamClock::time_point first_sound;
   bool end_logged = false;
 
+  std::unique_ptr<PartAhead> ahead;  // null: the stream itself
+  // Of a stream with Request::parallel_parts: parts that are made ahead, or were, by their numbers; and the one of them
+  // whose turn has come, instead of a slot of the stream's own.
+  std::map<int, RunningPtr> parts_ahead;
+  RunningPtr part_in_turn;
+  bool no_part_behind = false;  // no further part is complete: until something of the stream changes
+  bool ahead_failed = false;    // one failed that was made ahead: until the next part begins
+
   // Returns the positions that the next frame attends to.
   int64_t positions() const { return prompt_rows + submitted + 1; }
   bool real_time() const { return stream->request().real_time; }
@@ -85,9 +95,20 @@ struct Running {
             .submitted = all_submitted(),
             .delivered = all_delivered(),
             .in_flight = submitted - delivered,
-            .unread = static_cast<int64_t>(stream->unread()),
-            .lead = static_cast<int64_t>(stream->lead_frames()),
+            .unread = static_cast<int64_t>(ahead ? ahead->results.size() : stream->unread()),
+            .lead = ahead ? ahead->max_frames : static_cast<int64_t>(stream->lead_frames()),
             .first_sound = first_sound};
+  }
+  // Returns true if fewer than `frames` frames wait for the reader.
+  bool HasRoom(int64_t frames) const {
+    if (ahead) return static_cast<int64_t>(ahead->results.size()) < frames;
+    return stream->HasRoom(static_cast<size_t>(frames));
+  }
+  bool is_ahead() const { return ahead && !ahead->in_turn; }
+  // Returns true if parts of it may be made ahead.
+  bool looks_ahead() const {
+    const Request& request = stream->request();
+    return !ahead && request.parallel_parts > 1 && request.parts.max > 0 && !request.real_time;
   }
   // Returns the positions of the context, of which a parked stream's pages are kept.
   int64_t context() const { return prompt_rows + submitted; }
@@ -117,13 +138,30 @@ struct Running {
     const int64_t max_frames = stream->request().max_frames;
     return max_frames > 0 && all_delivered() >= max_frames;
   }
+  // Adds text of the part that has become known.
+  void AddText(const TextPart::News& news) {
+    text.insert(text.end(), news.text.begin(), news.text.end());
+    text_complete = news.text_complete;
+    pad_text_id = news.pad_text_id;
+    text_tokens = news.text_tokens;
+    if (!aligner) return;
+    if (news.prompt) aligner->SetPrompt(static_cast<int64_t>(news.prompt->rows.size()), news.prompt->text_begin);
+    aligner->AddText(news.token_ends, news.words);
+    if (news.text_complete) aligner->FinishText();
+  }
+  // Sets the prompt, without which the part can't begin.
+  void SetPrompt(Prompt part_prompt) {
+    prompt = std::move(part_prompt);
+    prompt_rows = static_cast<int64_t>(prompt->rows.size());
+    max_new_tokens = MaxNewTokens();
+  }
   // Forgets the part that was spoken.
   void BeginNextPart() {
     ++part;
     earlier_frames += delivered;
     prompt.reset();
     slot_deadline.reset();
-    begun = prefilled = parked = starved = text_complete = false;
+    begun = prefilled = parked = starved = text_complete = no_part_behind = ahead_failed = false;
     text.clear();
     windows.clear();
     text_tokens = 0;

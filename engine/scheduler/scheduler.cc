@@ -76,8 +76,9 @@ void Scheduler::RunUntilStopped() {
     }
     const bool returned = ReturnStreams();
     const bool opened = OpenSlots();
+    const bool began = BeginPartsAhead();
     const bool ran = RunPrompts();
-    progress = returned || opened || ran;
+    progress = returned || opened || began || ran;
     if (inbox_.stopping()) continue;
     const bool submitted = SubmitStep();
     // Run ahead of the device up to max_outstanding(). Then, or if there is nothing to submit, wait for the device.
@@ -110,30 +111,24 @@ std::optional<StreamClock::time_point> Scheduler::WakeTime() const {
 // Finds out what has changed of a stream.
 void Scheduler::UpdateStream(const RunningPtr& running) {
   if (running->removed) return;
-  if (!running->known) lists_.Add(running);
+  if (!running->known) {
+    lists_.Add(running);
+    if (running->looks_ahead()) long_texts_.push_back(running);
+  }
   if (!device_status_.ok()) running->stream->End(EndReason::kError, device_status_);
   if (running->stream->ended()) return Remove(running);
   TakeNews(running);
+  if (running->part_in_turn) return TakeResults(running);
   lists_.ListIfReady(running);
 }
 
 void Scheduler::TakeNews(const RunningPtr& running) {
   TextPart::News news = running->stream->TakeNews();
-  running->text.insert(running->text.end(), news.text.begin(), news.text.end());
-  running->text_complete = news.text_complete;
-  running->pad_text_id = news.pad_text_id;
-  running->text_tokens = news.text_tokens;
-  if (running->aligner) {
-    if (news.prompt) {
-      running->aligner->SetPrompt(static_cast<int64_t>(news.prompt->rows.size()), news.prompt->text_begin);
-    }
-    running->aligner->AddText(news.token_ends, news.words);
-    if (news.text_complete) running->aligner->FinishText();
-  }
+  running->no_part_behind = false;
+  running->AddText(news);
   if (!news.prompt) return;
-  running->prompt = std::move(news.prompt);
-  running->prompt_rows = static_cast<int64_t>(running->prompt->rows.size());
-  running->max_new_tokens = running->MaxNewTokens();
+  running->SetPrompt(*std::move(news.prompt));
+  if (running->part_in_turn) return running->prompt.reset();  // it has a slot
   waiting_.Add(running,
                admission_.Deadline(running->stream->request().max_wait, running->part > 0, StreamClock::now()));
 }
@@ -141,6 +136,10 @@ void Scheduler::TakeNews(const RunningPtr& running) {
 // Removes a stream that has ended, by the model, an error or Cancel(). Lists of streams that can go on may still have
 // it.
 void Scheduler::Remove(const RunningPtr& running) {
+  if (running->looks_ahead()) {
+    DropPartsAhead(running);
+    std::erase(long_texts_, running);
+  }
   CloseSlot(running.get());
   running->LogEnd(running->stream->end_reason(), running->all_delivered());
   waiting_.Remove(*running);
@@ -151,8 +150,10 @@ void Scheduler::Remove(const RunningPtr& running) {
 void Scheduler::CloseSlot(Running* running) {
   if (!std::exchange(running->open, false)) return;
   backend_->Close(running->slot);
-  free_slots_ = ++lists_.device.free_slots;
+  ++lists_.device.free_slots;
   if (running->real_time()) --lists_.device.real_time;
+  if (running->is_ahead()) --lists_.device.ahead;
+  PublishFreeSlots();
   if (!parking_) return;
   parking_->AddClosed(*running);
   parking_->Publish();
@@ -169,7 +170,12 @@ Verdict Scheduler::JudgeFirst() {
 // Opens slots for streams whose prompt is ready, in order, while there are free ones. Returns true if anything changed.
 bool Scheduler::OpenSlots() {
   bool changed = false;
-  while (!waiting_.empty() && JudgeFirst() == Verdict::kBegin) {
+  while (!waiting_.empty()) {
+    if (const Verdict verdict = JudgeFirst(); verdict != Verdict::kBegin) {
+      if (verdict == Verdict::kNoTime || !GiveWay()) break;
+      changed = true;
+      continue;
+    }
     const RunningPtr running = waiting_.TakeFirst();
     changed = true;
     if (running->stream->ended()) {
@@ -203,7 +209,7 @@ bool Scheduler::Open(const RunningPtr& running) {
     return false;
   }
   if (slot.status().code() == StatusCode::kResourceExhausted && parking_ && !parking_->HoldsOneMore(*running)) {
-    waiting_.Return(running);
+    if (!running->ahead) waiting_.Return(running);
     return false;
   }
   running->prompt.reset();
@@ -213,8 +219,10 @@ bool Scheduler::Open(const RunningPtr& running) {
   }
   running->slot = *slot;
   running->open = true;
-  free_slots_ = --lists_.device.free_slots;
+  --lists_.device.free_slots;
   if (request.real_time) ++lists_.device.real_time;
+  if (running->is_ahead()) ++lists_.device.ahead;
+  PublishFreeSlots();
   if (parking_) {
     parking_->AddOpened(*running);
     parking_->Publish();
@@ -229,6 +237,7 @@ bool Scheduler::Open(const RunningPtr& running) {
 
 // Ends a stream that could not begin.
 void Scheduler::FailToBegin(const RunningPtr& running, const Status& status) {
+  if (running->ahead) return FailPartAhead(running, status);
   Log(LogLevel::kWarning, "an utterance could not begin: " + status.message());
   running->stream->End(EndReason::kError, status);
   Remove(running);
@@ -255,7 +264,7 @@ void Scheduler::RefuseExpired(StreamClock::time_point now) {
 bool Scheduler::RunPrompts() {
   bool any = false;
   double work = 0;
-  prompts_.BeginTurn(lists_.ready);
+  prompts_.BeginTurn(lists_.ready, lists_.device.ahead > 0 && lists_.AwaitsFirstFrame());
   while (const std::optional<PromptQueue::Pass> pass = prompts_.RunPass()) {
     any = true;
     for (const auto& [running, status] : pass->failed) FailToBegin(running, status);
@@ -291,12 +300,13 @@ bool Scheduler::EndOneIfAllStarve() {
 }
 
 void Scheduler::EndForWantOfPages(const RunningPtr& running) {
+  if (running->ahead) return FailPartAhead(running, parking_->Shortage());
   running->End(EndReason::kError, parking_->Shortage(), running->all_delivered());
   Remove(running);
 }
 
 bool Scheduler::SubmitStep() {
-  if (!planner_.Choose(prompts_run_)) return false;
+  if (!planner_.Choose(prompts_run_, lists_.device.ahead > 0 ? &look_ahead_ : nullptr)) return false;
   if (parking_) TakePages();
   Submission submission = MakeSubmission();
   if (steps_to_submit_.empty() || device_lost_) {
@@ -378,8 +388,17 @@ void Scheduler::CollectStep() {
 void Scheduler::DeliverResult(const Submitted& submitted, FrameResult result) {
   const RunningPtr& running = submitted.running;
   if (running->removed || running->part != submitted.part) return;
-  const int64_t index = running->earlier_frames + running->delivered;
+  if (running->ahead) return KeepResult(running, std::move(result));
   if (result.end != EndReason::kNone) return EndPart(running, result.end, std::move(result.status));
+  if (DeliverFrame(running, std::move(result))) return EndPart(running, EndReason::kRunaway, Status::Ok());
+  if (running->stream->ended()) return Remove(running);
+  lists_.ListIfReady(running);
+}
+
+// Delivers the next frame of a stream, or holds it until those that its reader gets together are made. Returns true if
+// the model has missed the end of the part.
+bool Scheduler::DeliverFrame(const RunningPtr& running, FrameResult result) {
+  const int64_t index = running->all_delivered();
   ++running->delivered;
   Frame frame{index, std::move(result.codes), std::move(result.pcm), {}};
   const bool runaway = running->Align(result.text_scores, &frame);
@@ -389,11 +408,9 @@ void Scheduler::DeliverResult(const Submitted& submitted, FrameResult result) {
   const auto together = static_cast<size_t>(lists_.step.FirstFramesTogether(lists_.device));
   if (none_given && held + 1 < std::min(together, running->stream->lead_frames()) && next_follows) {
     running->held_frames.push_back(std::move(frame));
-  } else if (running->Deliver(std::move(frame)) || runaway) {
-    return EndPart(running, EndReason::kRunaway, Status::Ok());
+    return false;
   }
-  if (running->stream->ended()) return Remove(running);
-  lists_.ListIfReady(running);
+  return running->Deliver(std::move(frame)) || runaway;
 }
 
 // Ends a part of an utterance, which the model has ended, or whose end it has missed. Begins the next one, or ends the
@@ -412,11 +429,17 @@ void Scheduler::EndPart(const RunningPtr& running, EndReason reason, Status stat
   Log(LogLevel::kDebug, "slot " + std::to_string(running->slot) + ": part " + std::to_string(running->part) +
                             " ended (" + EndReasonName(reason) + ") after " + std::to_string(running->delivered) +
                             " frames");
-  CloseSlot(running.get());
-  if (parking_) parking_->Forget(running);
+  if (running->part_in_turn) {
+    DropPartAhead(running, running->part_in_turn);
+  } else {
+    CloseSlot(running.get());
+    if (parking_) parking_->Forget(running);
+  }
   running->BeginNextPart();
   if (running->stream->ended()) return Remove(running);
+  if (running->looks_ahead()) TakeTurn(running);
   TakeNews(running);
+  if (running->part_in_turn) TakeResults(running);
 }
 
 // Fails every stream, now and later: the device is lost, or memory has run out. A new engine is needed. Needs no
@@ -437,7 +460,12 @@ void Scheduler::FailAll(const Status& status) {
   // it: closing one may need memory.
   backend_.reset();
   free_slots_ = lists_.device.free_slots = lists_.device.slots;
-  lists_.device.real_time = 0;
+  lists_.device.real_time = lists_.device.ahead = 0;
+  for (const RunningPtr& running : long_texts_) {
+    running->parts_ahead.clear();
+    running->part_in_turn.reset();
+  }
+  long_texts_.clear();
   for (const RunningPtr& running : lists_.running) {
     running->open = running->parked = running->starved = false;
     running->removed = true;

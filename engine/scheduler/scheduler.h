@@ -15,6 +15,7 @@
 #include "qtts/engine_options.h"
 #include "scheduler/admission.h"
 #include "scheduler/inbox.h"
+#include "scheduler/look_ahead.h"
 #include "scheduler/parking.h"
 #include "scheduler/prompt_queue.h"
 #include "scheduler/running.h"
@@ -38,7 +39,8 @@ namespace qtts {
 // never their content.
 //
 // An utterance of several parts (Request::parts) gives its slot back after each and is the first to get one for the
-// next. Its reader has the frames that were made ahead meanwhile.
+// next. Its reader has the frames that were made ahead meanwhile. With Request::parallel_parts, the parts behind have
+// slots of their own while nobody waits for these, as LookAhead decides; see PartAhead.
 //
 // Owned by the engine. Expect(), Add() and occupancy() may be called from any thread.
 class Scheduler {
@@ -79,6 +81,7 @@ class Scheduler {
   void EndPart(const RunningPtr& running, EndReason reason, Status status);
   void Remove(const RunningPtr& running);
   void CloseSlot(Running* running);
+  void PublishFreeSlots() { free_slots_ = lists_.device.free_slots + lists_.device.ahead; }
   void FailAll(const Status& status);
   void FailAdded(const Status& status);
   // Functions for utterances that have not spoken yet:
@@ -98,11 +101,25 @@ class Scheduler {
   Submission MakeSubmission();
   void CollectStep();
   void DeliverResult(const Submitted& submitted, FrameResult result);
+  bool DeliverFrame(const RunningPtr& running, FrameResult result);
+  // Functions for parts that are made ahead of their turn:
+  bool BeginPartsAhead();
+  bool BeginPartAhead(const RunningPtr& owner);
+  bool GiveWay();
+  void DropPartsAhead(const RunningPtr& owner);
+  void DropPartAhead(const RunningPtr& owner, const RunningPtr& part);
+  void FailPartAhead(const RunningPtr& part, const Status& status);
+  void ClosePartAhead(const RunningPtr& part);
+  void KeepResult(const RunningPtr& part, FrameResult result);
+  void EndPartAhead(const RunningPtr& part, EndReason reason, Status status);
+  void TakeTurn(const RunningPtr& owner);
+  void TakeResults(const RunningPtr& owner);
+  std::vector<LongTextView> ViewLongTexts() const;
 
   std::unique_ptr<Backend> backend_;  // null once the device is lost
   std::atomic<bool> device_lost_ = false;
   Status device_status_;         // not ok once the device is lost
-  std::atomic<int> free_slots_;  // DeviceView::free_slots, for occupancy()
+  std::atomic<int> free_slots_;  // those that anybody may have, for occupancy()
   Inbox inbox_;
 
   // Used by the scheduler thread only, but for numbers of occupancy().
@@ -111,7 +128,9 @@ class Scheduler {
   StepPlanner planner_;
   WaitingRoom waiting_;
   PromptQueue prompts_;
-  std::unique_ptr<Parking> parking_;  // null: the backend has no pages
+  LookAhead look_ahead_;
+  std::vector<RunningPtr> long_texts_;  // the streams with Request::parallel_parts
+  std::unique_ptr<Parking> parking_;    // null: the backend has no pages
   StepMeter meter_;
   double prompts_run_ = 0;  // since the last step was submitted, in frames' work
   std::vector<FrameStep> steps_to_submit_;

@@ -7,11 +7,12 @@
 
 namespace qtts {
 
-bool StepPlanner::Choose(double prompts) {
+bool StepPlanner::Choose(double prompts, const LookAhead* ahead) {
   gather_until_.reset();
   read_ahead_ = 0;
   std::erase_if(lists_->ready, [](const RunningPtr& running) { return running->removed; });
   if (lists_->ready.empty() || !TakeFromReady()) return false;
+  if (ahead != nullptr) LimitPartsAhead(*ahead, prompts);
   if (lists_->device.real_time > 0) YieldToRealTime(prompts);
   return true;
 }
@@ -56,6 +57,31 @@ bool StepPlanner::IsStepDue() {
   return until <= now;
 }
 
+// Leaves parts that are made ahead out of the next step where others would wait for them.
+void StepPlanner::LimitPartsAhead(const LookAhead& ahead, double prompts) {
+  const auto parts = std::stable_partition(candidates_.begin(), candidates_.end(),
+                                           [](const RunningPtr& running) { return !running->is_ahead(); });
+  if (parts == candidates_.end()) return;
+  const std::ptrdiff_t others = parts - candidates_.begin();
+  if (lists_->AwaitsFirstFrame()) return ListAgain(others);
+  std::vector<int64_t> positions;
+  for (const RunningPtr& running : candidates_) positions.push_back(running->positions());
+  const bool beside = std::any_of(lists_->running.begin(), lists_->running.end(), [](const RunningPtr& running) {
+    return running->open && !running->ahead && !running->looks_ahead();
+  });
+  ListAgain(static_cast<std::ptrdiff_t>(
+      ahead.Rows(lists_->device.cost, positions, static_cast<size_t>(others), beside, prompts)));
+}
+
+// Leaves the candidates behind the first `rows` out of the next step. They are listed ahead of all others.
+void StepPlanner::ListAgain(std::ptrdiff_t rows) {
+  const auto left = candidates_.begin() + rows;
+  for (auto running = left; running != candidates_.end(); ++running) (*running)->ready = true;
+  lists_->ready.insert(lists_->ready.begin(), std::make_move_iterator(left),
+                       std::make_move_iterator(candidates_.end()));
+  candidates_.erase(left, candidates_.end());
+}
+
 // Leaves streams that are not real-time out of the next step where it would take too long with them. They stay listed,
 // ahead of those that took part, so that each has its turn.
 void StepPlanner::YieldToRealTime(double prompts) {
@@ -78,10 +104,7 @@ void StepPlanner::YieldToRealTime(double prompts) {
                                                             yield_.TimeForOthers(views_, now), now - others_taken_));
   const auto left = candidates_.begin() + rows;
   if (left != others) others_taken_ = now;
-  for (auto running = left; running != candidates_.end(); ++running) (*running)->ready = true;
-  lists_->ready.insert(lists_->ready.begin(), std::make_move_iterator(left),
-                       std::make_move_iterator(candidates_.end()));
-  candidates_.erase(left, candidates_.end());
+  ListAgain(rows);
 }
 
 void StepPlanner::Count(const Running& stream, StreamClock::time_point now) {

@@ -6,6 +6,7 @@
 #include <optional>
 #include <vector>
 
+#include "scheduler/look_ahead.h"
 #include "scheduler/stream_lists.h"
 #include "scheduler/yield_policy.h"
 
@@ -19,8 +20,9 @@ class StepPlanner {
   explicit StepPlanner(StreamLists* lists) : lists_(lists) {}
 
   // Moves the streams of the next step out of the ready ones. Returns false if there are none, or they wait for others
-  // until gather_until(). `prompts`: work on prompts since the last step, in frames' work.
-  bool Choose(double prompts);
+  // until gather_until(). `prompts`: work on prompts since the last step, in frames' work. `ahead`: not null if parts
+  // are made ahead of their turn.
+  bool Choose(double prompts, const LookAhead* ahead = nullptr);
   std::vector<RunningPtr>& candidates() { return candidates_; }
   // Returns the latest time at which Choose() is to be called again.
   const std::optional<StreamClock::time_point>& gather_until() const { return gather_until_; }
@@ -35,6 +37,8 @@ class StepPlanner {
   bool TakeFromReady();
   bool IsStepDue();
   void YieldToRealTime(double prompts);
+  void LimitPartsAhead(const LookAhead& ahead, double prompts);
+  void ListAgain(std::ptrdiff_t rows);
 
   StreamLists* const lists_;
   YieldPolicy yield_;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later
 #include "scheduler/stream_lists.h"
 
+#include <algorithm>
 #include <cstddef>
 #include <utility>
 
@@ -34,7 +35,14 @@ bool StreamLists::CanGoOnWithPages(const Running& stream) const {
   if (!step.CanGoOn(device, view)) return false;
   const int64_t lead = step.Lead(device, view.lead);
   if (view.in_flight > 0) return view.ahead() < lead;
-  return stream.stream->HasRoom(static_cast<size_t>(lead));
+  return stream.HasRoom(lead);
+}
+
+bool StreamLists::AwaitsFirstFrame() const {
+  return std::any_of(running.begin(), running.end(), [this](const RunningPtr& stream) {
+    if (!stream->open || stream->ahead || stream->all_delivered() > 0 || stream->stream->ended()) return false;
+    return !stream->prefilled || stream->in_flight() > 0 || CanGoOn(*stream);
+  });
 }
 
 void StreamLists::ListIfReady(const RunningPtr& stream) {

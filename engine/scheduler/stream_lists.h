@@ -29,6 +29,8 @@ struct StreamLists {
   // Does the same for a stream that has its pages.
   bool CanGoOnWithPages(const Running& stream) const;
   void ListIfReady(const RunningPtr& stream);
+  // Returns true if a first frame is in the making: its prompt is run, or it can be part of a step, or is in one.
+  bool AwaitsFirstFrame() const;
 };
 
 }  // namespace qtts

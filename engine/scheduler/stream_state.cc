@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later
 #include "scheduler/stream_state.h"
 
+#include <tuple>
 #include <utility>
 
 #include "qtts/language.h"
@@ -86,7 +87,7 @@ Status StreamState::AddTextLocked(std::string_view text, bool last) {
 // Moves text into the part until it is complete, or no more is decided.
 Status StreamState::FillPartLocked() {
   while (!part_->finished()) {
-    const std::optional<PartSplitter::Piece> piece = splitter_->Next();
+    const std::optional<PartSplitter::Piece> piece = NextPieceLocked();
     if (!piece) break;
     QTTS_RETURN_IF_ERROR(piece->ends_part ? part_->AppendLast(piece->text, piece->begin)
                                           : part_->Append(piece->text, piece->begin));
@@ -94,9 +95,47 @@ Status StreamState::FillPartLocked() {
   return Status::Ok();
 }
 
+std::optional<PartSplitter::Piece> StreamState::NextPieceLocked() {
+  if (pieces_.empty()) return splitter_->Next();
+  PartSplitter::Piece piece = std::move(pieces_.front());
+  pieces_.pop_front();
+  return piece;
+}
+
+std::optional<TextPart::News> StreamState::PartBehind(size_t distance) {
+  const MutexLock lock(mutex_);
+  if (end_reason_ != EndReason::kNone || !splitter_ || !part_->finished()) return std::nullopt;
+  std::optional<TextPart::News> news;
+  // The error of a text that makes no prompt is found again, and told, in the part's turn.
+  std::ignore = CatchExhaustion("take the text", [&] {
+    mutex_.AssertHeld();
+    TextPart part(prompts_, tokenizer_);
+    size_t number = 1;  // of the part that the next piece belongs to
+    for (size_t i = 0; number <= distance; ++i) {
+      if (i == pieces_.size()) {
+        std::optional<PartSplitter::Piece> piece = splitter_->Next();
+        if (!piece) return Status::Ok();
+        pieces_.push_back(*std::move(piece));
+      }
+      const PartSplitter::Piece& piece = pieces_[i];
+      if (number == distance) {
+        QTTS_RETURN_IF_ERROR(piece.ends_part ? part.AppendLast(piece.text, piece.begin)
+                                             : part.Append(piece.text, piece.begin));
+      }
+      if (piece.ends_part) ++number;
+    }
+    if (part.blank()) return Status::Ok();
+    QTTS_RETURN_IF_ERROR(part.Take(request_));
+    news = part.TakeNews();
+    return Status::Ok();
+  });
+  return news;
+}
+
 bool StreamState::BeginNextPart(EndReason reason) {
   const MutexLock lock(mutex_);
-  if (end_reason_ != EndReason::kNone || !splitter_ || !part_->finished() || splitter_->done()) return false;
+  if (end_reason_ != EndReason::kNone || !splitter_ || !part_->finished()) return false;
+  if (pieces_.empty() && splitter_->done()) return false;
   missed_end_ = missed_end_ || reason != EndReason::kComplete;
   guard_ = RunawayGuard();
   Status status = CatchExhaustion("take the text", [&] {

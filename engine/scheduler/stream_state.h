@@ -28,7 +28,7 @@ namespace qtts {
 // utterance.
 //
 // With Request::parts the text is split into parts, which the model speaks one after the other, each from a prompt of
-// its own. Only the part that is spoken has been tokenized; the rest waits as text.
+// its own. Only the part that is spoken has been tokenized; the rest waits as text. PartBehind() tokenizes a later one.
 //
 // Text, the end, and a read that makes awaited room wake the scheduler. A stream whose reader keeps up, and one that is
 // not read, therefore do not wake it. Per frame the scheduler takes the lock once.
@@ -63,6 +63,9 @@ class StreamState {
   void SetWake(std::function<void()> wake) { wake_ = std::move(wake); }
   // Takes the news of the part that is spoken, or will be next.
   TextPart::News TakeNews();
+  // Returns the text and the prompt of a complete part, `distance` parts behind the one that is spoken; none if its
+  // text is not known, or makes no prompt. May be called again; the part's turn comes as ever.
+  std::optional<TextPart::News> PartBehind(size_t distance);
   // Returns the number of unread frames. Takes no lock.
   size_t unread() const { return unread_; }
   // Returns true if fewer than `frames` frames are unread. Otherwise the read that makes it so wakes the scheduler.
@@ -82,6 +85,7 @@ class StreamState {
   Status CheckLengthLocked(std::string_view more) QTTS_REQUIRES(mutex_);
   Status AddTextLocked(std::string_view text, bool last) QTTS_REQUIRES(mutex_);
   Status FillPartLocked() QTTS_REQUIRES(mutex_);
+  std::optional<PartSplitter::Piece> NextPieceLocked() QTTS_REQUIRES(mutex_);
   void EndLocked(EndReason reason, Status status) QTTS_REQUIRES(mutex_);
 
   const std::shared_ptr<const PromptBuilder> prompts_;
@@ -95,10 +99,11 @@ class StreamState {
   Condition readable_;
   size_t text_bytes_ QTTS_GUARDED_BY(mutex_) = 0;  // of the text that has come
   bool text_finished_ QTTS_GUARDED_BY(mutex_) = false;
-  std::optional<PartSplitter> splitter_ QTTS_GUARDED_BY(mutex_);  // the text behind `part_`; none: there is one part
-  std::optional<TextPart> part_ QTTS_GUARDED_BY(mutex_);          // the part that is spoken, or will be next
-  RunawayGuard guard_ QTTS_GUARDED_BY(mutex_);                    // of this part
-  bool missed_end_ QTTS_GUARDED_BY(mutex_) = false;               // of an earlier part
+  std::optional<PartSplitter> splitter_ QTTS_GUARDED_BY(mutex_);    // the text behind `part_`; none: there is one part
+  std::deque<PartSplitter::Piece> pieces_ QTTS_GUARDED_BY(mutex_);  // of later parts, taken for PartBehind()
+  std::optional<TextPart> part_ QTTS_GUARDED_BY(mutex_);            // the part that is spoken, or will be next
+  RunawayGuard guard_ QTTS_GUARDED_BY(mutex_);                      // of this part
+  bool missed_end_ QTTS_GUARDED_BY(mutex_) = false;                 // of an earlier part
   std::deque<Frame> frames_ QTTS_GUARDED_BY(mutex_);
   size_t awaited_room_ QTTS_GUARDED_BY(mutex_) = 0;  // see HasRoom(); 0: the scheduler waits for none
   EndReason end_reason_ QTTS_GUARDED_BY(mutex_) = EndReason::kNone;

@@ -53,6 +53,7 @@ struct DeviceView {
   int slots = 0;
   int free_slots = 0;
   int real_time = 0;            // open slots of real-time utterances
+  int ahead = 0;                // open slots of parts that are made ahead of their turn
   bool busy = false;            // StepPolicy::IsBusy()
   bool short_of_pages = false;  // a stream is parked, or ContextPages::IsShort()
   bool read_ahead = false;      // many streams' readers take frames much faster than they are played
@@ -61,8 +62,8 @@ struct DeviceView {
   double prompts_a_second = 0;      // work on prompts in frames' work, of about the last second
 
   int speaking() const { return slots - free_slots; }
-  // Returns the number of slots that have deadlines: the real-time ones; all while there is none.
-  int in_time() const { return real_time > 0 ? real_time : speaking(); }
+  // Returns the number of slots that have deadlines: the real-time ones; all that speak in turn while there is none.
+  int in_time() const { return real_time > 0 ? real_time : speaking() - ahead; }
   // Returns the predicted time of a step of `streams` streams, beside the prompts that come in a frame's time.
   double SecondsWithPrompts(int streams) const {
     return cost.SecondsOf(streams, prompts_a_second * std::chrono::duration<double>(kFrameTime).count());

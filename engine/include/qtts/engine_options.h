@@ -100,7 +100,7 @@ struct Occupancy {
   // EngineOptions::voices of the engine's first user, or as many as its GPU has memory for; more utterances wait, first
   // come, first served.
   int slots = 0;
-  int free_slots = 0;  // slots not in use
+  int free_slots = 0;  // slots not in use, or given back at once when they are needed (Request::parallel_parts)
   int waiting = 0;     // utterances without a slot
   // Pages of a GPU's memory for contexts, and those of them that are free, as far as is known: other programs use the
   // GPU too. 0: contexts are not in pages.

@@ -86,6 +86,10 @@ struct Request {
   // a seed derived from `seed` and its number; the first one has `seed` itself. They share the slot, and the stream
   // counts their frames through. By default exactly the official package: one part.
   PartBounds parts;
+  // Number of parts that are made at once, at most: the one that is delivered and those that come next, each as soon as
+  // its text is complete. Those take slots that no utterance waits for, give way to all others, and are made again if
+  // their slot was needed meanwhile. 1: one after the other. Only without `real_time`. Changes no bit, word or report.
+  int parallel_parts = 1;
   int64_t max_frames = 0;  // of all parts together; 0: no limit but max_new_tokens of each
   // Ends the utterance with EndReason::kRunaway if the model misses its end. A model with an alignment head tells: it
   // stays at the text's end for a second, or at one place for four, or goes back again and again. Else, and in any

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later
-// YieldPolicy, Admission, PagePolicy and PromptOrder, each decision by a table.
+// YieldPolicy, Admission, PagePolicy, PromptOrder and LookAhead, each decision by a table.
 #include <gtest/gtest.h>
 
 #include <optional>
@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "scheduler/admission.h"
+#include "scheduler/look_ahead.h"
 #include "scheduler/page_policy.h"
 #include "scheduler/prompt_order.h"
 #include "scheduler/yield_policy.h"
@@ -256,6 +257,55 @@ TEST(PromptOrderTest, LongPromptsAreHeldBackForThreeSteps) {
 TEST(PromptOrderTest, PromptsTakeAFramesTime) {
   EXPECT_TRUE(PromptOrder().HasTime(0.9));
   EXPECT_FALSE(PromptOrder().HasTime(1));
+}
+
+TEST(PromptOrderTest, PartsAheadComeBehindAllOthers) {
+  const PromptOrder order;
+  const PromptView ahead{.own_rows = 10, .ahead = true};
+  EXPECT_EQ(order.Choose(ahead, {.max_rows = 256}), PromptOrder::Choice::kTake);
+  EXPECT_EQ(order.Choose(ahead, {.max_rows = 256, .hold_ahead = true}), PromptOrder::Choice::kLater);
+  EXPECT_EQ(order.Choose({.own_rows = 10}, {.max_rows = 256, .hold_ahead = true}), PromptOrder::Choice::kTake);
+}
+
+TEST(LookAheadTest, APartBeginsInASlotThatNobodyWaitsFor) {
+  const LookAhead look_ahead;
+  const DeviceView idle{.slots = 4, .free_slots = 1};
+  EXPECT_TRUE(look_ahead.MayBegin(idle, 0, false, false));
+  EXPECT_TRUE(look_ahead.MayBegin(idle, look_ahead.max_parts - 1, false, false));
+  EXPECT_FALSE(look_ahead.MayBegin(idle, look_ahead.max_parts, false, false));
+  EXPECT_FALSE(look_ahead.MayBegin(idle, 0, true, false)) << "an utterance waits";
+  EXPECT_FALSE(look_ahead.MayBegin(idle, 0, false, true)) << "a first frame is awaited";
+  EXPECT_FALSE(look_ahead.MayBegin({.slots = 4, .free_slots = 0}, 0, false, false));
+  EXPECT_FALSE(look_ahead.MayBegin({.slots = 4, .free_slots = 1, .busy = true}, 0, false, false));
+  EXPECT_FALSE(look_ahead.MayBegin({.slots = 4, .free_slots = 1, .short_of_pages = true}, 0, false, false));
+}
+
+TEST(LookAheadTest, SlotsAreSharedEvenly) {
+  const LookAhead look_ahead;
+  std::vector<LongTextView> texts = {{.arrival = 3, .wants_more = true, .held = 2, .open = 2},
+                                     {.arrival = 5, .wants_more = true, .held = 1, .open = 0},
+                                     {.arrival = 4, .wants_more = true, .held = 1, .open = 1},
+                                     {.arrival = 1, .wants_more = false, .held = 0, .open = 0}};
+  EXPECT_EQ(look_ahead.NextToBegin(texts), 2U) << "the first of those with the fewest";
+  EXPECT_EQ(look_ahead.NextToGiveWay(texts), 0U) << "the one with the most slots";
+  texts[2].open = 2;
+  EXPECT_EQ(look_ahead.NextToGiveWay(texts), 2U) << "the last to come of these";
+  for (LongTextView& text : texts) text.wants_more = false;
+  EXPECT_EQ(look_ahead.NextToBegin(texts), std::nullopt);
+  for (LongTextView& text : texts) text.open = 0;
+  EXPECT_EQ(look_ahead.NextToGiveWay(texts), std::nullopt);
+}
+
+TEST(LookAheadTest, PartsLengthenTheStepsOfOthersByAQuarter) {
+  const LookAhead look_ahead;
+  const std::vector<int64_t> positions(8, 100);
+  const StepCost device{.known = true, .base = 0.010, .row = 0.001};  // 12 ms with two rows
+  EXPECT_EQ(look_ahead.Rows(device, positions, 2, true, 0), 5U);
+  EXPECT_EQ(look_ahead.Rows(device, positions, 2, false, 0), 8U) << "nobody else speaks";
+  EXPECT_EQ(look_ahead.Rows(device, positions, 0, true, 0), 8U) << "nobody waits for the step";
+  EXPECT_EQ(look_ahead.Rows({}, positions, 2, true, 0), 8U) << "its time is not known";
+  const StepCost host{.known = true, .base = 0, .row = 0.010};
+  EXPECT_EQ(look_ahead.Rows(host, positions, 2, true, 0), 2U);
 }
 
 }  // namespace
