@@ -395,6 +395,11 @@ std::vector<Property> LimitProperties() {
           "Whether an utterance is played while it is made. If false, as for files, it gives way to all utterances of "
           "the "
           "same model that are: it is made with the time that they leave. The sound is the same"),
+      Row("parallel-parts", "Parallel Parts", kPlaying, kUtterance, &Settings::parallel_parts, {1, 64},
+          "Number of parts of a long text (see \"part-length\") that are made at once if \"real-time\" is false: the "
+          "one that leaves and those that come next, each once its text is complete. They leave in order, with the "
+          "same sound, messages and timestamps as one by one, but sooner. The others take \"slots\" that no utterance "
+          "waits for, give them back as soon as one does, and hold 3 MiB of sound each at most"),
       Row("runaway-guard", "Runaway Guard", kPlaying, kUtterance, &Settings::runaway_guard,
           "End an utterance, or the part of it (see \"part-length\"), whose end the model has missed: a second after "
           "the "

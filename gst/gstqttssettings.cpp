@@ -72,6 +72,7 @@ qtts::Request MakeRequest(const Settings& settings, const qtts::ModelInfo& model
     request.max_wait = std::chrono::nanoseconds(settings.max_wait);
   }
   request.real_time = settings.real_time;
+  request.parallel_parts = settings.parallel_parts;
   request.seed = settings.seed >= 0 ? static_cast<uint64_t>(settings.seed) : random_seed;
   request.settings = model.defaults;
   for (size_t i = 0; i < qtts::kSamplingNumberCount; ++i) {

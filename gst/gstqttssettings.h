@@ -54,6 +54,7 @@ struct Settings {
   uint64_t max_duration = 0;     // nanoseconds; 0: the model's own cap
   uint64_t max_wait = kForever;  // nanoseconds; 0: it does not wait
   bool real_time = true;         // Request::real_time
+  int parallel_parts = 1;        // Request::parallel_parts
   // Number of times that a faulty utterance none of whose sound has left the element is made again.
   int retry = kAutoRetry;
 

@@ -267,6 +267,10 @@ Result<std::unique_ptr<Stream>> Engine::DoStart(const Request& request, std::fun
     return Status::InvalidArgument("runaway_frames_per_token is " + std::to_string(request.runaway_frames_per_token) +
                                    ", expected 1 or more; runaway_guard = false ends no utterance");
   }
+  if (request.parallel_parts < 1) {
+    return Status::InvalidArgument("parallel_parts is " + std::to_string(request.parallel_parts) +
+                                   ", expected 1 or more; 1 speaks one part after the other");
+  }
   const size_t lead = request.lead_frames > 0 ? static_cast<size_t>(request.lead_frames) : impl_->lead_frames;
   auto state =
       std::make_shared<StreamState>(impl_->text.prompts, impl_->text.tokenizer, request, lead, std::move(on_change));

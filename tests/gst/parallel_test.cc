@@ -160,6 +160,13 @@ TEST_F(ParallelTest, AsManyAsAskedForAreMadeAtOnce) {
   EXPECT_EQ(fake::Requests().size(), 10U);
 }
 
+TEST_F(ParallelTest, PartsThatAreMadeAtOnceAreTheEngines) {
+  Speak("text=\"a b\" real-time=false parallel-parts=3").ExpectEnd();
+  ASSERT_EQ(fake::Requests().size(), 1U);
+  EXPECT_EQ(fake::Requests().at(0).parallel_parts, 3);
+  EXPECT_FALSE(fake::Requests().at(0).real_time);
+}
+
 TEST_F(ParallelTest, SpeechThatIsMadeInParallelIsNotRealTime) {
   fake::AllowFrames(0);
   Scene run(4);

@@ -129,6 +129,7 @@ def read_request(fields, settings, catalogue):
             wishes.settings["retry"] = RETRIES
     if "non_streaming_mode" in fields:
         wishes.settings["layout"] = "non-streaming" if _boolean(fields, "non_streaming_mode") else "streaming"
+    _look_ahead(wishes, settings)
     wishes.start_frame = _integer(fields, "start_frame", 0, 0, MOST_FRAMES)
     if wishes.start_frame and "seed" not in wishes.settings:
         raise bad_field("start_frame", "needs the seed of the utterance that it goes on with (header x-qtts-seed).")
@@ -145,11 +146,18 @@ def read_session(fields, settings, catalogue):
         wishes.pace = 0.0
     # Somebody listens, also to sound that comes as fast as it is made.
     wishes.settings["real-time"] = not wishes.whole
+    _look_ahead(wishes, settings)
     wishes.progress = _boolean(fields, "progress")
     if fields.get("split_granularity", "none") != "none":
         raise bad_field("split_granularity", 'may only be none: text is spoken while it comes, as one utterance.')
     wishes.progress = _boolean(fields, "word_timestamps") or wishes.progress
     return wishes
+
+
+def _look_ahead(wishes, settings):
+    """Lets parts of a long text be made at once if nobody listens while they are made."""
+    if not wishes.settings["real-time"]:
+        wishes.settings["parallel-parts"] = settings.ahead
 
 
 def _read_granularities(values):

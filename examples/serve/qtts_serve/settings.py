@@ -52,6 +52,8 @@ class Settings:
     sessions: int = option(256, "connections that speak or may speak: WebSockets, and requests being answered")
     max_wait: float = option(2.0, "seconds that an utterance waits for a slot before it is refused")
     max_characters: int = option(100_000, "characters of an utterance; the model speaks a long one part by part")
+    ahead: int = option(4, "parts of a long text that are made at once for an answer without pace, in slots that nobody waits for, "
+                           "1 to 64; 1 = one after the other")
     max_held_characters: int = option(4096, "characters of instructions, of a transcript, and of a text whose sound is kept until "
                                             "all of it is there: for parts of an answer (Range), and with stream_audio false")
     max_tokens: int = option(4096, "tokens that the model reads at once: of a part of the text, the instructions and the "
@@ -87,6 +89,8 @@ class Settings:
         for name in ("header_timeout", "body_timeout", "body_rate", "slow_reader", "text_timeout"):
             if not 0 < getattr(self, name) < math.inf:
                 raise ValueError(f"{name}: {getattr(self, name)} is not above 0")
+        if not 1 <= self.ahead <= 64:
+            raise ValueError(f"ahead: {self.ahead} is not 1 to 64")
         for path in filter(None, self.lexicon.split(":")):
             if not os.path.isfile(path):
                 raise ValueError(f"lexicon: {path!r} is no file")

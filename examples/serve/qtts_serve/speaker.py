@@ -35,6 +35,7 @@ log = logging.getLogger("qtts_serve")
 TYPES = {"seed": GObject.TYPE_INT64, "rate": GObject.TYPE_DOUBLE, "temperature": GObject.TYPE_DOUBLE, "top-k": GObject.TYPE_INT64,
          "top-p": GObject.TYPE_DOUBLE, "repetition-penalty": GObject.TYPE_DOUBLE, "max-duration": GObject.TYPE_UINT64,
          "max-wait": GObject.TYPE_UINT64, "retry": GObject.TYPE_INT64, "real-time": GObject.TYPE_BOOLEAN,
+         "parallel-parts": GObject.TYPE_INT64,
          "target-loudness": GObject.TYPE_DOUBLE, "trim-leading-silence": GObject.TYPE_BOOLEAN, "prepare-reference": GObject.TYPE_BOOLEAN}
 
 

@@ -13,6 +13,7 @@ namespace qtts {
 namespace {
 
 struct Spoken {
+  std::vector<float> samples;
   std::vector<SpokenWord> words;
   SpeechReport report;
   double seconds = 0;
@@ -23,6 +24,7 @@ Spoken Read(Stream* stream) {
   Spoken spoken;
   Frame frame;
   while (stream->Read(&frame) == ReadState::kFrame) {
+    spoken.samples.insert(spoken.samples.end(), frame.pcm.begin(), frame.pcm.end());
     spoken.seconds += static_cast<double>(frame.pcm.size()) / 24000;
     spoken.words.insert(spoken.words.end(), frame.words.begin(), frame.words.end());
   }
@@ -111,6 +113,28 @@ TEST_F(SpokenWordsTest, PartsOfALongText) {
     EXPECT_TRUE(before == ' ' || before == '\n') << i;
   }
   EXPECT_EQ(text.substr(spoken.words.back().text.begin, 3), "set");
+}
+
+// Samples, words and report, beside another utterance too.
+TEST_F(SpokenWordsTest, PartsThatAreMadeAtOnceAreTheSame) {
+  const std::string text = text_ + " Then the wind came back, and all the sails were set. Nobody moved. It was late.";
+  Request request = RequestOf(text, 3);
+  request.parts = PartBounds::Of(60);
+  request.real_time = false;
+  const Spoken expected = Speak(request);
+  ASSERT_GT(expected.words.size(), 20U);
+  const Spoken other = Speak(RequestOf(text_, 4));
+  request.parallel_parts = 4;
+  const auto stream = *engine_->Start(request);
+  const auto beside = *engine_->Start(RequestOf(text_, 4));
+  EXPECT_TRUE(Read(beside.get()) == other);
+  EXPECT_TRUE(Read(stream.get()) == expected);
+}
+
+TEST_F(SpokenWordsTest, NoPartsAtOnceAreRefused) {
+  Request request = RequestOf(text_);
+  request.parallel_parts = 0;
+  EXPECT_EQ(engine_->Start(request).status().code(), StatusCode::kInvalidArgument);
 }
 
 TEST_F(SpokenWordsTest, ABoundOfNoFramesIsRefused) {
