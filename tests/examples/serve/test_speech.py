@@ -12,6 +12,8 @@ import openai
 import pytest
 
 from conftest import FRAME, element, frames, of, wait_for
+from qtts_serve.catalogue import Catalogue
+from qtts_serve.fields import read_request
 from qtts_serve.settings import Settings
 
 TEXT = "Please leave your message after the tone."
@@ -434,3 +436,33 @@ def test_a_book(server):
     response.close()
     assert len(received) == 48000 * 5
     wait_for("the slot to be free", lambda: server.metric("qtts_slots_busy") == 0)
+
+
+# --- parts of a long text that are made at once
+
+LONG = "This is the first sentence. Here comes another one, which is longer. The third is short. And that is all of it."
+
+
+@pytest.mark.parametrize("ahead", [1, 4])
+def test_parts_that_are_made_at_once_are_the_same(start, ahead):
+    server = start("--ahead", str(ahead), "--element", "part-length=40")
+    expected = element(LONG, seed=3, part_length=40)
+    _, headers, sound = server.speech(input=LONG, seed=3)
+    assert sound == expected
+    assert server.speech(input=LONG, seed=3, pace=20)[2] == expected
+    same = {"x-qtts-fingerprint": headers["x-qtts-fingerprint"]}
+    assert server.speech(same, input=LONG, seed=3, start_frame=30)[2] == expected[30 * FRAME:]
+    assert server.speech(input=LONG, seed=3, stream=False)[2] == expected
+
+
+@pytest.mark.parametrize("fields, ahead", [({}, 7), ({"pace": 2}, None), ({"pace": 2, "stream": False}, 7)])
+def test_parts_are_made_at_once_if_nobody_listens(fields, ahead):
+    settings = Settings(ahead=7)
+    wishes = read_request({"input": TEXT, **fields}, settings, Catalogue(settings, ["clara"]))
+    assert wishes.settings.get("parallel-parts") == ahead
+
+
+@pytest.mark.parametrize("ahead", [0, 65])
+def test_a_number_of_parts_that_makes_no_sense(ahead):
+    with pytest.raises(ValueError, match="ahead"):
+        Settings(ahead=ahead)
