@@ -15,9 +15,9 @@ namespace qtts {
 
 struct Running;
 
-// What a part of an utterance has besides its slot while it is made ahead of its turn (Request::parallel_parts). The
-// device's results wait here. In its turn the utterance takes them as if they came from the device then, so that
-// frames, words and reports are those of part after part.
+// The results of a part of an utterance that is made ahead of its turn (Request::parallel_parts). They wait here. In
+// its turn the utterance takes them as if they came from the device then, so that frames, words and reports are those
+// of part after part.
 struct PartAhead {
   // A frame, and the window of the scores that it has.
   struct Result {

@@ -110,7 +110,7 @@ void Scheduler::DropPartAhead(const RunningPtr& owner, const RunningPtr& part) {
   }
 }
 
-// Takes a part out of the lists. What was made of it stays.
+// Takes a part out of the lists. Its results stay.
 void Scheduler::ClosePartAhead(const RunningPtr& part) {
   if (part->removed) return;
   CloseSlot(part.get());

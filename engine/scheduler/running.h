@@ -70,8 +70,8 @@ struct Running {
   bool end_logged = false;
 
   std::unique_ptr<PartAhead> ahead;  // null: the stream itself
-  // Of a stream with Request::parallel_parts: parts that are made ahead, or were, by their numbers; and the one of them
-  // whose turn has come, instead of a slot of the stream's own.
+  // Parts that are made ahead, or were, by their numbers (Request::parallel_parts); and the one of them whose turn has
+  // come, which stands for a slot of the stream's own.
   std::map<int, RunningPtr> parts_ahead;
   RunningPtr part_in_turn;
   bool no_part_behind = false;  // no further part is complete: until something of the stream changes

@@ -270,7 +270,7 @@ TEST_F(PartsAheadTest, ALostDeviceEndsTheUtterance) {
   EXPECT_EQ(ReadSpoken(*stream).end, EndReason::kError);
 }
 
-// Of two texts, the one with more parts ahead gives a slot back.
+// The text with more parts ahead gives a slot back.
 TEST_F(PartsAheadTest, SlotsAreSharedEvenly) {
   script_.max_slots = 6;
   for (int part = 0; part < 4; ++part) {
