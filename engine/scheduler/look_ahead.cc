@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later
 #include "scheduler/look_ahead.h"
 
+#include <algorithm>
+
 namespace qtts {
 
 bool LookAhead::MayBegin(const DeviceView& device, size_t held, bool waiting, bool awaited) const {
@@ -34,10 +36,11 @@ std::optional<size_t> LookAhead::NextToGiveWay(std::span<const LongTextView> tex
 
 size_t LookAhead::Rows(const StepCost& cost, std::span<const int64_t> positions, size_t others, bool beside,
                        double prompts) const {
-  if (!beside || others == 0 || !cost.known) return positions.size();
+  if (others == 0 || !cost.known) return positions.size();
   int64_t sum = 0;
   for (size_t i = 0; i < others; ++i) sum += positions[i];
-  const double allowed = (1 + max_share) * cost.Seconds(static_cast<int64_t>(others), sum, prompts);
+  double allowed = (1 + max_share) * cost.Seconds(static_cast<int64_t>(others), sum, prompts);
+  if (!beside) allowed = std::max(allowed, max_seconds);
   size_t rows = others;
   for (; rows < positions.size(); ++rows) {
     sum += positions[rows];

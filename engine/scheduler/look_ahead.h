@@ -31,6 +31,9 @@ struct LookAhead {
   int64_t first_frames = 2;
   // Part of a step's time by which parts that are made ahead may lengthen it while other utterances speak.
   double max_share = 0.25;
+  // Time of a step up to which they may lengthen it while none but their own utterances speak, in any case: half of a
+  // frame's time, so that a client that plays such an utterance as it comes has no gaps because of them.
+  double max_seconds = 0.040;
 
   // Returns true if one more part may begin. `held`: parts of all utterances; `waiting`: an utterance waits for a slot;
   // `awaited`: a first frame is.

@@ -299,13 +299,15 @@ TEST(LookAheadTest, SlotsAreSharedEvenly) {
 TEST(LookAheadTest, PartsLengthenTheStepsOfOthersByAQuarter) {
   const LookAhead look_ahead;
   const std::vector<int64_t> positions(8, 100);
-  const StepCost device{.known = true, .base = 0.010, .row = 0.001};  // 12 ms with two rows
+  const StepCost device{.known = true, .base = 0.010, .row = 0.0009};  // 11.8 ms with two rows
   EXPECT_EQ(look_ahead.Rows(device, positions, 2, true, 0), 5U);
   EXPECT_EQ(look_ahead.Rows(device, positions, 2, false, 0), 8U) << "nobody else speaks";
   EXPECT_EQ(look_ahead.Rows(device, positions, 0, true, 0), 8U) << "nobody waits for the step";
   EXPECT_EQ(look_ahead.Rows({}, positions, 2, true, 0), 8U) << "its time is not known";
-  const StepCost host{.known = true, .base = 0, .row = 0.010};
+  const StepCost host{.known = true, .base = 0, .row = 0.009};
   EXPECT_EQ(look_ahead.Rows(host, positions, 2, true, 0), 2U);
+  EXPECT_EQ(look_ahead.Rows(host, positions, 1, false, 0), 4U) << "a step is half as long as a frame of sound";
+  EXPECT_EQ(look_ahead.Rows(host, positions, 5, false, 0), 6U) << "or a quarter longer";
 }
 
 }  // namespace
