@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later
 // The JSON files of a model folder: config.json, generation_config.json and the codec's config.json,
 // with a zero byte between them; what synthesis reads of them and what cloning does.
+#include <algorithm>
 #include <cstdlib>
 #include <fstream>
 #include <iterator>

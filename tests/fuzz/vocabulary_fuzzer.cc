@@ -3,6 +3,7 @@
 // Untrusted vocab.json, merges.txt and tokenizer_config.json. Input: one byte that says which file the
 // rest stands for; for merges, vocab.json is made to fit, so that most of them get past the first checks.
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>

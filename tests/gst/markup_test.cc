@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later
 // Documents with markup.
+#include <algorithm>
 #include <cstring>
 #include <map>
 #include <random>

@@ -2,6 +2,7 @@
 // The cases of tests/data/text/sentences-*.txt, a file a language, however the text is cut.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <random>
