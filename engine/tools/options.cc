@@ -73,8 +73,7 @@ constexpr Command kCommands[] = {
     {"inspect", "DIR", 1, kInspect, "the content of a model folder: type, sizes, speakers, languages, memory"},
     {"check", "DIR", 1, kCheck,
      "a report to compare: the model, token ids, prompt, greedy codes and samples of a fixed request on the CPU in "
-     "F32, "
-     "and on a named --device"},
+     "F32, and on a named --device"},
     {"tokenize", "DIR", 1, kTokenize, "token ids of each line of standard input, one line each"},
     {"prompt", "DIR", 1, kPrompt, "the rows of the talker's prompt for --text"},
     {"codes", "DIR", 1, kCodes, "the codes of --text, one line of code groups per 80 ms frame"},
@@ -377,8 +376,9 @@ std::string Manual(const std::string& command) {
     for (const Command& each : kCommands) {
       if (command == "voice" && !each.name.starts_with("voice ")) continue;
       std::string line = std::string(each.name) + " " + each.operands;
-      constexpr size_t kColumn = 21;
-      line.resize(std::max(line.size(), kColumn), ' ');
+      constexpr glong kColumn = 29;
+      const glong width = g_utf8_strlen(line.c_str(), -1);
+      line.append(static_cast<size_t>(std::max(kColumn - width, glong{1})), ' ');
       summary += "\n  " + line + each.does;
     }
     if (command == "voice") commands = kWritingVoice | kShowVoice;
