@@ -102,7 +102,7 @@ class Output {
   std::optional<Player::Output> frame_;                      // a speech frame that waits for its time
   bool placed_ = false;                                      // whether that frame has its place on the timeline
   guint64 silence_due_ = 0;                                  // samples of silence before that frame
-  bool in_utterance_ = false;                                // the last buffer was speech, and its utterance goes on
+  bool in_utterance_ = false;                                // the last buffer was speech of an unfinished utterance
   Cue cue_;                                                  // of the utterance
   bool fit_ = false;                                         // the utterance is to be fitted into its cue
   qtts::SentenceGap before_ = qtts::SentenceGap::kSentence;  // of the utterance

@@ -52,8 +52,8 @@ namespace gstqtts {
 // It releases the monitor's mutex while it calls the engine. If an interrupt, a flush or a stop has raised the epoch
 // meanwhile, the result is dropped, so none of these waits for a device.
 //
-// Owned by the Speech. Which thread may call what is said below; functions of the first three groups take the monitor's
-// mutex.
+// Owned by the Speech. Each group of functions below names the thread that may call it. Functions of the first three
+// groups take the monitor's mutex.
 class Player {
  public:
   enum class Event {
@@ -177,8 +177,7 @@ class Player {
   void UseLoad(EngineLoader::Outcome outcome) QTTS_REQUIRES(monitor_held) { holder_.UseLoad(std::move(outcome)); }
   // Ends the current utterance, if any, as interrupted. The caller must release the stream without the mutex.
   std::shared_ptr<qtts::Stream> Interrupt() QTTS_REQUIRES(monitor_held);
-  // Drops what is made of queued utterances; to be called when the queue is dropped. The caller must release it without
-  // the mutex.
+  // Drops the speech made ahead. To be called when the queue is dropped. The caller must release it without the mutex.
   AheadList::Speeches DropAhead() QTTS_REQUIRES(monitor_held) { return ahead_.speeches().TakeAll(); }
   // Ends the run. Returns true if a load was still running. `engine`: an engine to release, without the mutex.
   bool Stop(std::shared_ptr<qtts::Engine>* engine) QTTS_REQUIRES(monitor_held) { return holder_.EndRun(engine); }

@@ -37,7 +37,7 @@ struct Report {
 
   Kind kind = Kind::kStarted;
   uint64_t id = 0;
-  uint64_t running_time = 0;  // nanoseconds; of the frame or the word that this is about. Not of a kFinished
+  uint64_t running_time = 0;  // nanoseconds; of the frame, word or mark. Unused in kFinished
 
   // kStarted: with its first frame.
   std::string text;        // as far as it is known

@@ -55,7 +55,7 @@ struct Settings {
   uint64_t max_wait = kForever;  // nanoseconds; 0: it does not wait
   bool real_time = true;         // Request::real_time
   int parallel_parts = 1;        // Request::parallel_parts
-  // Number of times that a faulty utterance none of whose sound has left the element is made again.
+  // Maximum number of times that a faulty utterance is made again. Not once its sound has begun to leave the element.
   int retry = kAutoRetry;
 
   double target_loudness = kAnyLoudness;  // LUFS
@@ -88,7 +88,7 @@ struct TextOptions {
   Segmentation segmentation = Segmentation::kAuto;
   bool newline_ends = false;         // whether a line end ends a sentence or a growing utterance
   bool skip_footnote_marks = false;  // of sentences
-  uint64_t timeout = 1'000'000'000;  // nanoseconds without text that end one; kNever
+  uint64_t timeout = 1'000'000'000;  // nanoseconds without text that end a sentence or a growing utterance; kNever
   uint32_t max_chars = 4000;         // longest utterance
   uint32_t max_queued = 65536;       // characters that may wait
   uint32_t parallel = 1;             // utterances that are made at once

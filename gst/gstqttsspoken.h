@@ -39,8 +39,8 @@ struct SpokenUtterance {
   Utterance utterance;
   // The longest speech that waits for its end, in frames: two minutes, 12 MB.
   static constexpr size_t kMaxHeldFrames = 1500;
-  // Frames that are read ahead where the engine measures words: about as many as it takes to know a word's place. Then
-  // a word is told at the moment of its sound.
+  // Number of frames that are read ahead if the engine measures words: about as many as it takes to know a word's
+  // place. A word is then told at the moment of its sound.
   static constexpr size_t kFramesAhead = 12;
   // A word that the engine has not measured so long after its estimated beginning is told as an estimate.
   static constexpr std::chrono::nanoseconds kPatience = std::chrono::seconds(2);
@@ -54,8 +54,8 @@ struct SpokenUtterance {
   // The frames are kept until the end of the utterance, which may be made again.
   bool holding = false;
   Retries retries;
-  // The request, if the utterance may have to be asked for again: because it is to be made again, or (`asked_ahead`)
-  // because it turns out in its turn that no slot was free.
+  // The request, if the engine may be asked again: for a retry, or (`asked_ahead`) because the utterance was asked for
+  // ahead of its turn and got no slot.
   std::optional<qtts::Request> request;
   bool asked_ahead = false;
   uint64_t seed = 0;

@@ -22,10 +22,9 @@ namespace gstqtts {
 
 class Document;
 
-// Makes whole UTF-8 text of chunks that may be cut anywhere, even within a character: the bytes of
-// an unfinished character wait for the next chunk. Each ill-formed sequence (maximal subpart, as the
-// Unicode standard recommends) becomes one U+FFFD. NULs and a byte-order mark at the very start are
-// dropped.
+// Makes whole UTF-8 text of chunks that may be cut anywhere, even within a character: the bytes of an unfinished
+// character wait for the next chunk. Each ill-formed sequence (maximal subpart, as the Unicode standard recommends)
+// becomes one U+FFFD. NULs and a byte-order mark at the very start are dropped.
 //
 // Not thread-safe.
 class Utf8Joiner {
@@ -61,7 +60,7 @@ using qtts::TrimLeft;
 struct Cue {
   std::optional<uint64_t> start;
   std::optional<uint64_t> end;
-  double share = 1;  // of the time that is left until the end, for speech that is fitted: the rest is for what follows
+  double share = 1;  // of the time left until the end, for fitted speech; the rest is for the texts that follow
 };
 
 // An accepted text, with its settings at that time.

@@ -50,7 +50,7 @@ struct FrameResult {
 // Memory for the contexts of utterances: pages of one size, shared by all slots.
 struct ContextPages {
   int64_t positions = 0;  // of a context in a page
-  int64_t total = 0;      // as far as is known: other programs use the device too
+  int64_t total = 0;      // an estimate: other programs use the device too
   int64_t free = 0;       // of these
 
   // Returns true if fewer than one page in kShortShare is free, so that utterances will soon be parked.

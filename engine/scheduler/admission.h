@@ -22,7 +22,7 @@ enum class Verdict {
 // An utterance that waits for a slot.
 struct WaitingView {
   bool real_time = true;  // Request::real_time
-  // It goes on with another part. It has spoken until now, so there is time for it.
+  // The next part of an utterance that has spoken until now: there is time for it.
   bool goes_on = false;
   bool has_pages = true;  // for its context, by PagePolicy
 };
@@ -34,8 +34,8 @@ struct Admission {
   // Utterances that may wait for longer than this are never refused.
   std::chrono::nanoseconds forever = std::chrono::hours(24 * 365);
 
-  // Decides whether the first utterance that waits may begin. `slowness`: steps take so many times as long as the
-  // device's cost says (PeriodWatch::slowness()).
+  // Decides whether the first utterance that waits may begin. `slowness`: PeriodWatch::slowness(), a factor of the
+  // device's cost.
   Verdict Decide(const DeviceView& device, const WaitingView& first, double slowness) const;
 
   // Returns true if all real-time streams would keep up with their readers beside one more utterance, and beside as

@@ -8,16 +8,17 @@
 namespace qtts {
 
 // Detects that the device has become too slow for the streams that speak, before the model of a step's time has
-// adapted. Once per frame time it compares the steps' times with the model's. If a step of all streams would have taken
-// nearly a whole frame time in three frame times in a row, steps are expected to take so much longer for a while. Not
-// thread-safe.
+// adapted. Once per frame time it compares the steps' times with the model's. If in three frame times in a row a step
+// of all streams would have taken over 76 ms, steps are expected to be slower than the model says by the smallest ratio
+// of the three, for 2 s. Not thread-safe.
 class PeriodWatch {
  public:
   using TimePoint = std::chrono::steady_clock::time_point;
+  // Time for which steps are then expected to be slower.
   static constexpr std::chrono::seconds kWhile{2};
 
-  // Adds a step, which ended at `now` and took `seconds`. The model said `predicted`, and `all` for a step of all
-  // streams. Returns true if steps are expected to take longer from now on.
+  // Adds a step that ended at `now` and took `seconds`. `predicted`: the model's time for it; `all`: the model's time
+  // for a step of all streams. Returns true if steps are expected to be slower from now on.
   bool Add(TimePoint now, double seconds, double predicted, double all) {
     took_ += seconds;
     predicted_ += predicted;

@@ -26,7 +26,8 @@ namespace qtts {
 struct Running;
 using RunningPtr = std::shared_ptr<Running>;
 
-// A stream and its slot; or a part of a stream that is made ahead of its turn, with a slot of its own.
+// A stream, its slot and the progress of the part that is spoken; or a part of a stream that is made ahead of its turn,
+// with a slot of its own. Frames are of that part unless a name says `all`.
 struct Running {
   explicit Running(std::shared_ptr<StreamState> s) : stream(std::move(s)), aligner(stream->MakeAligner()) {}
 
@@ -57,13 +58,13 @@ struct Running {
   size_t text_tokens = 0;  // of the text that has come
   LogClock::time_point opened;
   int64_t prompt_rows = 0;
-  int64_t own_rows = 0;            // of the prompt, without the rows common to the voice's prompts
-  int64_t submitted = 0;           // frames of the part submitted to the backend
-  int64_t room = 0;                // frames that may be submitted before the next PagedContexts::Reserve()
-  bool parked = false;             // in Parking::parked_
-  bool starved = false;            // in Parking::starved_
-  int64_t delivered = 0;           // frames of the part
-  std::vector<Frame> held_frames;  // the first ones, until the last of StepPolicy::FirstFramesTogether() is made
+  int64_t own_rows = 0;                    // of the prompt, without the rows common to the voice's prompts
+  int64_t submitted = 0;                   // frames of the part submitted to the backend
+  int64_t room = 0;                        // frames that may be submitted before the next PagedContexts::Reserve()
+  bool parked = false;                     // in Parking::parked_
+  bool starved = false;                    // in Parking::starved_
+  int64_t delivered = 0;                   // frames of the part
+  std::vector<Frame> held_frames;          // the first frames, until StepPolicy::FirstFramesTogether() of them are made
   std::unique_ptr<SpeechAligner> aligner;  // null: the model has no alignment head
   std::deque<TextWindow> windows;          // of the frames in flight
   StreamClock::time_point first_sound;
@@ -110,7 +111,7 @@ struct Running {
     const Request& request = stream->request();
     return !ahead && request.parallel_parts > 1 && request.parts.max > 0 && !request.real_time;
   }
-  // Returns the positions of the context, of which a parked stream's pages are kept.
+  // Returns the number of positions in the context.
   int64_t context() const { return prompt_rows + submitted; }
   // Returns true if the next frame's text is known: sets the id before it (FrameStep::text_id).
   bool NextText(int32_t* id) const {
@@ -185,8 +186,7 @@ struct Running {
     windows.push_back(aligner ? aligner->WindowOf(submitted) : TextWindow());
     return windows.back();
   }
-  // Follows the text through the next frame, and gives it the words that are decided. Returns true if the speech has
-  // run away.
+  // Aligns the text with the next frame, and adds the decided words to it. Returns true if the speech has run away.
   bool Align(const TextScores& scores, Frame* frame) {
     if (windows.empty()) return false;
     const TextWindow window = windows.front();

@@ -13,7 +13,7 @@
 
 namespace qtts {
 
-// Measures steps, and keeps the device's view up to date with them. Tell() may be called on any thread.
+// Measures steps and updates the DeviceView with their times. Tell() may be called on any thread.
 class StepMeter {
  public:
   // A step that is over.
@@ -31,13 +31,15 @@ class StepMeter {
   void Add(const Step& step, StreamClock::time_point now, const StepPolicy& policy, DeviceView* device);
   // Returns PeriodWatch::slowness().
   double slowness(StreamClock::time_point now) const { return watch_.slowness(now); }
+  // Returns PeriodWatch::until().
   StreamClock::time_point slow_until() const { return watch_.until(); }
+  // Sets the counts of steps in `occupancy`.
   void Tell(Occupancy* occupancy) const;
 
  private:
   StepModel model_;
   PeriodWatch watch_;
-  StreamClock::time_point ended_;    // the last step
+  StreamClock::time_point ended_;    // end of the last step
   StreamClock::duration queued_{0};  // predicted time of the steps that have not ended
   std::atomic<uint64_t> steps_ = 0;
   std::atomic<uint64_t> frames_ = 0;

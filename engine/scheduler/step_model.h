@@ -8,7 +8,7 @@
 
 namespace qtts {
 
-// Predicts the time of a step, in seconds: never below zero, and growing with all arguments.
+// Terms of a step's time. The predicted time is never below zero and never falls as an argument grows.
 struct StepCost {
   bool known = false;         // there were enough steps to predict from
   double base = 0;            // s
@@ -28,8 +28,8 @@ struct StepCost {
 
 // Predicts the time of a step from its rows, the positions that they attend to and the prompts that are run before it:
 // a + b * rows + c * positions + d * prompts, fitted by least squares to the steps so far, with lower weights for older
-// ones. On a busy device prompts come before nearly every step, so that those without would tell of small steps only.
-// Decides when a step runs and whether an utterance may begin, never what is computed. Not thread-safe.
+// ones. Steps with prompts count too: on a busy device only small steps have none. The prediction decides when a step
+// runs and whether an utterance may begin, never its results. Not thread-safe.
 class StepModel {
  public:
   // Learns that a step took `seconds`: `rows` streams with `positions` positions in all, and `prompts`, the work on

@@ -49,7 +49,7 @@ struct StepPolicy {
   int FirstFramesTogether(const DeviceView& device) const;
   // Returns true if the stream's next frame has a step of its own with those of other newcomers.
   bool HasOwnStep(const DeviceView& device, const StreamView& stream) const;
-  // Returns true if the stream can't wait for the step after one of `rows` newcomers and others.
+  // Returns true if the stream must join a step of `rows` newcomers and others: it can't wait for the one after it.
   bool ComesAlong(const DeviceView& device, const StreamView& stream, size_t rows, StreamClock::time_point now) const;
 
   // Returns true if `ready` streams are enough for a step, or a step's time can't be predicted yet.
@@ -61,7 +61,7 @@ struct StepPolicy {
 
   // Returns true if the reader has taken its frames much faster than they are played.
   bool IsReadAhead(const StreamView& stream, StreamClock::time_point now) const;
-  // Returns true if so many of a step's streams are that it is the rule.
+  // Returns true if `streams` that are read ahead are more than `read_ahead_share` of the `rows` of a step.
   bool AreReadAhead(size_t streams, size_t rows) const;
 
  private:

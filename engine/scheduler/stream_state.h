@@ -30,8 +30,8 @@ namespace qtts {
 // With Request::parts the text is split into parts, which the model speaks one after the other, each from a prompt of
 // its own. Only the part that is spoken has been tokenized; the rest waits as text. PartBehind() tokenizes a later one.
 //
-// Text, the end, and a read that makes awaited room wake the scheduler. A stream whose reader keeps up, and one that is
-// not read, therefore do not wake it. Per frame the scheduler takes the lock once.
+// New text, the end, and a read that makes room for which the scheduler waits wake the scheduler. Other reads do not.
+// Per frame the scheduler takes the lock once.
 //
 // Thread-safe. Owned by the Stream and, while the utterance runs, by the scheduler.
 class StreamState {
@@ -54,7 +54,7 @@ class StreamState {
 
   // Functions of the scheduler:
   const Request& request() const { return request_; }
-  // Follows the text through the frames; null if the model has no alignment head.
+  // Returns an aligner of the text with the frames; null if the model has no alignment head.
   std::unique_ptr<SpeechAligner> MakeAligner() const;
   // Returns the maximum number of frames ahead of the reader.
   size_t lead_frames() const { return lead_frames_; }

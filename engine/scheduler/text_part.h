@@ -18,8 +18,8 @@
 
 namespace qtts {
 
-// One part of an utterance's text, which the model speaks from its own prompt: text comes in, the prompt and the ids of
-// the text behind it come out. Owned by a StreamState. Not thread-safe.
+// One part of an utterance's text, which the model speaks from its own prompt. Turns text into that prompt and the ids
+// of the text behind it. Owned by a StreamState. Not thread-safe.
 class TextPart {
  public:
   // Ids and the prompt, as far as they have become known since the last call.
@@ -39,8 +39,8 @@ class TextPart {
   // `aligned`: whether TakeNews() gives the ends of tokens and words. By default if the model has an alignment head.
   TextPart(std::shared_ptr<const PromptBuilder> prompts, std::shared_ptr<const Tokenizer> tokenizer, bool aligned);
 
-  // Adds text; a UTF-8 sequence may be cut anywhere. After an error nothing was added. `begin`: place of the text in
-  // the utterance's text, of which the first call's counts.
+  // Adds text; a UTF-8 sequence may be cut anywhere. After an error nothing was added. `begin`: position of the part in
+  // the utterance's text; used by the first call only.
   Status Append(std::string_view text, size_t begin = 0);
   // Appends the last text and finishes, in one faster call. After an error the part cannot be used any more.
   Status AppendLast(std::string_view text, size_t begin = 0);

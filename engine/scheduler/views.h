@@ -25,8 +25,8 @@ struct StreamView {
   bool has_text = true;   // the text of the next frame is known
   bool at_limit = false;  // the step of the last token was submitted
   int64_t submitted = 0;  // frames
-  int64_t delivered = 0;  // of these
-  int64_t in_flight = 0;  // submitted, and their results have not come
+  int64_t delivered = 0;  // of these, with results
+  int64_t in_flight = 0;  // of these, without results yet
   int64_t unread = 0;
   int64_t lead = 0;                     // maximum number of frames ahead of the reader
   StreamClock::time_point first_sound;  // when the reader got the first frame
@@ -39,8 +39,8 @@ struct StreamView {
     if (unread == 0) return now;
     return std::max<StreamClock::time_point>(now + (ahead() - 1) * kFrameTime, first_sound + submitted * kFrameTime);
   }
-  // Returns how long the reader has sound, of what has been submitted. A stream without its next text has a frame's
-  // time at least, since it can't use what it keeps from others.
+  // Returns for how long the submitted frames last the reader. At least a frame's time for a stream without its next
+  // text: it can't use a step that it takes from others.
   StreamClock::duration SoundAhead(StreamClock::time_point now) const {
     const auto in_hand = std::max<int64_t>(ahead(), has_text ? 0 : 1) * kFrameTime;
     return std::max<StreamClock::duration>(in_hand, first_sound + submitted * kFrameTime - now);
@@ -49,7 +49,7 @@ struct StreamView {
 
 // The device, and how it keeps up.
 struct DeviceView {
-  bool many = false;  // it computes beside the host and has more than kDefaultVoices slots
+  bool many = false;  // a separate device with more than kDefaultVoices slots
   int slots = 0;
   int free_slots = 0;
   int real_time = 0;            // open slots of real-time utterances
@@ -58,8 +58,8 @@ struct DeviceView {
   bool short_of_pages = false;  // a stream is parked, or ContextPages::IsShort()
   bool read_ahead = false;      // many streams' readers take frames much faster than they are played
   StepCost cost;
-  StreamClock::time_point done_at;  // when it has done what was submitted, as predicted
-  double prompts_a_second = 0;      // work on prompts in frames' work, of about the last second
+  StreamClock::time_point done_at;  // predicted end of all submitted work
+  double prompts_a_second = 0;      // work on prompts in the last second or so, in frames' work
 
   int speaking() const { return slots - free_slots; }
   // Returns the number of slots that have deadlines: the real-time ones; all that speak in turn while there is none.

@@ -85,12 +85,12 @@ class Stream {
 // Shared: streams hold a reference.
 class Engine : public std::enable_shared_from_this<Engine> {
  public:
-  // Checks everything that Acquire() needs and that can be checked without weights: options, folder, configs, tokenizer
-  // files and headers of the weight files. If only a GPU will do and no such engine exists yet, also driver, device and
-  // free memory; the first use of a GPU in a process takes some tenths of a second. For early errors and for listing
-  // voices. Takes 2 ms for the bundled voice and 0.2 to 0.3 s for the vocabulary of the released models (4.4 MB). A
-  // load is faster by that time while ModelInfo::read is kept. Takes almost no time if an engine of the model is
-  // running.
+  // Describes a model, and checks all that Acquire() needs except the weights: options, folder, configs, tokenizer
+  // files and headers of the weight files. If the options demand a GPU and no such engine exists yet, also checks
+  // driver, device and free memory; the first use of a GPU in a process takes some tenths of a second.
+  //
+  // Takes 2 ms for the bundled voice, 0.2 to 0.3 s for the vocabulary of the released models (4.4 MB), almost no time
+  // if an engine of the model is running. A load reuses this work while ModelInfo::read is kept.
   static Result<ModelInfo> Inspect(const EngineOptions& options);
 
   // Loads a model: 0.1 s for the bundled voice, seconds for a released checkpoint. Any thread may call it. `cancelled`,
@@ -114,8 +114,8 @@ class Engine : public std::enable_shared_from_this<Engine> {
   const ModelInfo& info() const;
   // Returns the device name for messages: "cpu (AVX3, 2 threads)".
   const std::string& device_name() const;
-  // Returns a warning for the user if device=auto has chosen the CPU although there is an NVIDIA GPU: why, and the
-  // remedy. Else empty.
+  // Returns a warning for the user, with reason and remedy, if device=auto has chosen the CPU although there is an
+  // NVIDIA GPU. Else empty.
   const std::string& passed_over() const;
   // Returns true if a separate device computes, so that a polling host thread takes no computing power from it.
   bool beside_host() const;

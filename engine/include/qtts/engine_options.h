@@ -33,7 +33,7 @@ enum class Precision {
   kAuto,  // BF16 on the GPU, F32 on the CPU
   kBF16,  // BF16 weights and activations, F32 sums: the GPU, and CPUs with AVX512_BF16
   kF32,   // F32 throughout; slow on the GPU, for comparisons
-  kInt8,  // 8-bit weights, 16-bit activations: CPU only
+  kInt8,  // 8-bit weights; on the CPU 16-bit activations, on the GPU BF16
   kInt4,  // 4-bit weights, 16-bit activations: CPU only
 };
 
@@ -102,18 +102,18 @@ struct Occupancy {
   int slots = 0;
   int free_slots = 0;  // slots not in use, or given back at once when they are needed (Request::parallel_parts)
   int waiting = 0;     // utterances without a slot
-  // Pages of a GPU's memory for contexts, and those of them that are free, as far as is known: other programs use the
-  // GPU too. 0: contexts are not in pages.
+  // Pages of a GPU's memory for contexts, and the free ones among them. Estimates: other programs use the GPU too.
+  // 0: contexts are not in pages.
   int64_t pages = 0;
   int64_t free_pages = 0;
-  // Since the engine was loaded: its steps, each of which makes one frame of several utterances; these frames; and the
-  // time that the steps took, without times when the device had no step.
+  // Counts since the engine was loaded: steps, each of which makes one frame of several utterances; these frames; and
+  // the time of the steps, idle time not counted.
   uint64_t steps = 0;
   uint64_t step_frames = 0;
   int64_t step_nanoseconds = 0;
-  // Utterances that were parked in the host's memory for want of pages, and wait for them.
+  // Utterances whose contexts were moved to the host's memory, and which wait for free pages.
   int parked = 0;
-  uint64_t parkings = 0;      // times that one was, since the engine was loaded
+  uint64_t parkings = 0;      // number of such moves since the engine was loaded
   uint64_t device_bytes = 0;  // memory of a GPU that the engine takes; 0: not known
 };
 

@@ -29,7 +29,7 @@ enum class Markup {
 // Returns "auto", "none", "ssml", "markdown", "subtitle".
 std::string_view MarkupName(Markup markup);
 
-// Manner in which parts of a Markdown document are spoken that are no running text.
+// Treatment of the parts of a Markdown document that are not running text.
 enum class MarkupRule {
   kSkip,  // silent
   kName,  // a word says what is there, "Table."
@@ -122,8 +122,8 @@ class MarkupReader {
 std::vector<MarkupItem> ReadMarkup(std::string_view document, const MarkupOptions& options,
                                    std::vector<std::string>* warnings);
 
-// Returns the markup of a text that begins with `text`: `asked`, if that is not kAuto. Nothing while more text is
-// needed, which is only so if it begins with "<", at most 4096 characters of it.
+// Returns the markup of a text that begins with `text`: `asked`, if that is not kAuto. None while more text is needed:
+// only if it begins with "<", and up to 4096 characters.
 std::optional<Markup> ResolveMarkup(Markup asked, std::string_view text, bool ended);
 
 // A mark within an utterance: it is reached when the word begins that follows it.
@@ -150,16 +150,16 @@ struct MarkupPart {
   std::vector<TextMapPiece> map;  // from `text` to `source`; of one that grows: from all of them to all of them
   std::vector<MarkupMark> marks;  // MarkupMark::text is of the whole utterance
   MarkupSettings settings;
-  SentenceGap before = SentenceGap::kSentence;  // the end before it
+  SentenceGap before = SentenceGap::kSentence;  // unit that ended before it
   bool after_break = false;                     // no other gap comes before it
-  bool begins = true;                           // an utterance; false: it is more of the last one
-  bool ends = true;                             // false: more of it may come
+  bool begins = true;                           // false: continues the utterance of the last kText
+  bool ends = true;                             // false: the utterance may continue
   std::chrono::nanoseconds duration{0};
   std::string name;
 };
 
-// Units that a document is split into as utterances. A switch of voice, language, rate or volume, a break and the end
-// of a block, that is a paragraph, a heading, an item, end one in every case.
+// Units that a document is split into as utterances. Always ended by a break, by a switch of voice, language, rate or
+// volume, and by the end of a block (paragraph, heading, list item).
 enum class MarkupUnits {
   kSentences,  // each sentence is one
   kBlocks,     // each block is one

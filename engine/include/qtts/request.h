@@ -82,19 +82,21 @@ struct Request {
   std::string instruct;                      // style instruction; for voice_design the description of the voice
   std::shared_ptr<const ClonedVoice> voice;  // base; voice_design with a designed one
   PromptLayout layout = PromptLayout::kDefault;
-  // Speaks a long text part by part: each has a prompt of its own with the same voice, its limit of max_new_tokens, and
-  // a seed derived from `seed` and its number; the first one has `seed` itself. They share the slot, and the stream
-  // counts their frames through. By default exactly the official package: one part.
+  // Speaks a long text part by part. Each part has a prompt of its own with the same voice, a limit of max_new_tokens
+  // of its own, and a seed derived from `seed` and its number; the first part has `seed` itself. Parts share one slot,
+  // and Frame::index goes on from part to part. Default: one part, as in the official package.
   PartBounds parts;
   // Number of parts that are made at once, at most: the one that is delivered and those that come next, each as soon as
   // its text is complete. Those take slots that no utterance waits for, give way to all others, and are made again if
   // their slot was needed meanwhile. 1: one after the other. Only without `real_time`. Changes no bit, word or report.
   int parallel_parts = 1;
   int64_t max_frames = 0;  // of all parts together; 0: no limit but max_new_tokens of each
-  // Ends the utterance with EndReason::kRunaway if the model misses its end. A model with an alignment head tells: it
-  // stays at the text's end for a second, or at one place for four, or goes back again and again. Else, and in any
-  // case, after 5 s of silence, and after 10 s plus `runaway_frames_per_token` frames of 80 ms per token of the text.
-  // With parts it ends the part, and the others are spoken. Off: exactly the model's output, as in the official
+  // Ends the utterance with EndReason::kRunaway if the model misses its end:
+  // - after 5 s of silence;
+  // - after 10 s plus `runaway_frames_per_token` frames of 80 ms per token of the text;
+  // - with an alignment head, if the speech stays at the text's end for 1 s or at another place for 4 s, or goes back
+  //   again and again.
+  // With parts only the part ends, and the next one is spoken. Off: the model's output alone, as in the official
   // package.
   bool runaway_guard = false;
   int runaway_frames_per_token = 12;  // >= 1; speech takes at most 6
@@ -104,9 +106,9 @@ struct Request {
   // Maximum number of frames that are made ahead of the reader; 0: EngineOptions::lead_frames. An engine of many voices
   // that is busy makes fewer. Changes no bit.
   int lead_frames = 0;
-  // The utterance is played while it is made. Set it to false for speech that goes to a file or is played later: it is
-  // made as fast as the device can beside the real-time utterances of the engine, and gives way to them, so that they
-  // have no gaps because of it. Changes no bit.
+  // The utterance is played while it is made. Set it to false for speech that goes to a file or is played later. Such
+  // speech is made as fast as possible and gives way to real-time utterances, which have no gaps because of it. Changes
+  // no bit.
   bool real_time = true;
   uint64_t seed = 0;  // same model, device, request and seed give the same audio
   GenerationSettings settings;

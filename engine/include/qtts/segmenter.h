@@ -11,11 +11,11 @@
 
 namespace qtts {
 
-// The end before a sentence, which says how long a reader pauses.
+// The unit that ended before a sentence. It decides how long a reader pauses.
 enum class SentenceGap {
-  kSentence,   // the sentence before it, or nothing
-  kParagraph,  // its paragraph: a blank line, a form feed
-  kHeading,    // a heading: a short line without an end mark, and a blank line
+  kSentence,   // a sentence, or there is nothing before it
+  kParagraph,  // a paragraph: a blank line or a form feed follows
+  kHeading,    // a heading: a short line without an end mark, followed by a blank line
 };
 
 // A sentence of a text. Positions are in characters (Unicode code points).
@@ -78,7 +78,7 @@ class Segmenter {
   // Returns the same, as if the text ended here. Call it until it returns none.
   std::optional<Sentence> NextAtEnd();
 
-  // Returns true if there is nothing but white space that was not returned yet, and Next() has looked at it.
+  // Returns true if Next() has read all text, and has nothing left to return but white space.
   bool empty() const;
   // Returns the number of bytes up to the end of the last sentence that was returned, of the text since Clear().
   size_t position() const;

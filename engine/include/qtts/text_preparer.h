@@ -12,9 +12,9 @@
 #include "qtts/model_description.h"
 #include "qtts/status.h"
 
-// Preparation of a written text for a model that cannot read all of it: "It's 5 km — see [1]." becomes "It's five
-// kilometers." The engine never does it by itself: Request::text is exactly what the model reads. doc/text.md says what
-// each step does in each language.
+// Rewriting of a text for a model that cannot read all of it: "It's 5 km — see [1]." becomes "It's five kilometers."
+// The engine never rewrites by itself: the model reads Request::text as it is. doc/text.md has each step in each
+// language.
 namespace qtts {
 
 class Lexicon;
@@ -78,11 +78,11 @@ class TextMap {
   // Appends pieces that continue the map, as TextPreparer::Take() gives them.
   void Append(const std::vector<TextMapPiece>& pieces);
 
-  // Returns the run of the source that the spoken characters [begin, end) stand for; all of a replacement if a part of
-  // its words is asked for. Positions beyond the map are counted on from its end. begin <= end.
+  // Returns the run of the source that the spoken characters [begin, end) stand for. A part of a replacement stands for
+  // the whole replacement. Positions beyond the map are counted on from its end. begin <= end.
   std::pair<size_t, size_t> SourceOf(size_t begin, size_t end) const;
 
-  // Returns the spoken position at which what is written at `source` begins.
+  // Returns the spoken position of the source position `source`.
   size_t SpokenOf(size_t source) const;
 
   const std::vector<TextMapPiece>& pieces() const { return pieces_; }
@@ -120,7 +120,7 @@ class TextPreparer {
   // Returns the text that has been decided since the last call.
   PreparedText Take();
 
-  // Returns true if nothing is on: a caller may then leave the preparer out.
+  // Returns true if the preparer has no step and no lexicon: a caller may then leave it out.
   bool passes_through() const;
 
   // Makes the tables of a language that its first number would otherwise wait for (some ms). Thread-safe.

@@ -35,14 +35,14 @@ struct SpeechReport {
   size_t spoken_tokens = 0;
   std::vector<TextRange> skipped;   // words that were not spoken
   std::vector<TextRange> repeated;  // words that were spoken again
-  bool end_missed = false;          // the text was over, and the model went on
+  bool end_missed = false;          // the model went on after the end of the text
   bool stopped_early = false;       // the model ended before the text
 
   // Returns the share of the text that was spoken, 0 to 1.
   double coverage() const {
     return tokens == 0 ? 1.0 : static_cast<double>(spoken_tokens) / static_cast<double>(tokens);
   }
-  // Returns true if nothing of the text is missing or doubled, and the end was found.
+  // Returns true if every word was spoken once, and the speech ended with the text.
   bool complete() const { return skipped.empty() && repeated.empty() && !end_missed && !stopped_early; }
 
   bool operator==(const SpeechReport&) const = default;

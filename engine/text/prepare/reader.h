@@ -20,7 +20,7 @@ class Reader {
  public:
   // Stands for the character before the first one and after the last one.
   static constexpr char32_t kNone = 0xFFFFFFFF;
-  // Range of a rule's sight. Characters beyond it are kNone, even if they are there.
+  // Bounds of the positions that a rule can read. Characters beyond them are kNone.
   static constexpr ptrdiff_t kBehind = 80;
   static constexpr ptrdiff_t kAhead = 480;
 
