@@ -7,6 +7,7 @@
 #include "gstqttserror.h"
 #include "gstqttslog.h"
 #include "gstqttspcm.h"
+#include "qtts/bundled_voice.h"
 #include "qtts/engine.h"
 
 #define GST_CAT_DEFAULT gst_qtts_src_debug
@@ -53,7 +54,7 @@ bool ElementModel::Inspect(const qtts::EngineOptions& options) {
   // Release a model loaded with other options before loading the new one: both may not fit into memory.
   speech_.player().Release();
   auto model = qtts::Engine::Inspect(options);
-  qtts::Status status = model.status();
+  qtts::Status status = qtts::ExplainMissingVoice(model.status(), path);
   if (status.ok() && model->sample_rate != SAMPLE_RATE) {
     status = qtts::Status::Unsupported("The model in " + path + " speaks at " + std::to_string(model->sample_rate) +
                                        " Hz; this element needs one of " G_STRINGIFY(SAMPLE_RATE) " Hz.");

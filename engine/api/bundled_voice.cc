@@ -12,4 +12,10 @@ std::string BundledVoicePath() {
   return path != nullptr && *path != '\0' ? path : QTTS_VOICE_DIR;
 }
 
+Status ExplainMissingVoice(const Status& error, const std::string& path) {
+  if (error.code() != StatusCode::kNotFound || path != BundledVoicePath()) return error;
+  return Status::NotFound("there is no bundled voice: " + error.message() +
+                          ", or set QTTS_VOICE_PATH to that of the voice");
+}
+
 }  // namespace qtts

@@ -113,9 +113,12 @@ Status CheckLanguage(const std::vector<std::string>& languages, const std::strin
   const std::string name = LowerCaseName(language);
   const std::string_view official = ResolveLanguage(name).name;
   if (Contains(languages, name) || official == "auto" || Contains(languages, official)) return Status::Ok();
+  const auto tagged =
+      std::ranges::find_if(languages, [](const std::string& own) { return !ResolveLanguage(own).tag.empty(); });
+  const std::string tag = tagged == languages.end() ? "" : std::string(ResolveLanguage(*tagged).tag);
   return Status::InvalidArgument("unknown language \"" + MakeValidUtf8(language) + "\"; this model has: auto" +
                                  (languages.empty() ? "" : ", ") + Join(languages) +
-                                 ", and takes language tags such as \"de\" or \"pt-BR\"");
+                                 (tag.empty() ? "" : "; or give a language tag, such as \"" + tag + "\""));
 }
 
 }  // namespace qtts

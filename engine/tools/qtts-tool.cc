@@ -271,9 +271,9 @@ Status PrintPrompt(const ToolOptions& options) {
     std::printf("%s%s\n", row.x_vector ? " x-vector" : "",
                 i + 1 == prompt.constant_rows ? "   <- constant up to here" : "");
   }
-  std::printf("then one per frame:");
+  std::printf("then, one per frame:");
   for (const int32_t id : prompt.trailing_text) std::printf(" %d", id);
-  std::printf(", and %d for ever\n", prompt.pad_text_id);
+  std::printf("%s %d for ever\n", prompt.trailing_text.empty() ? "" : ", and", prompt.pad_text_id);
   return Status::Ok();
 }
 
@@ -318,6 +318,10 @@ Status Decode(const ToolOptions& options) {
     QTTS_ASSIGN_OR_RETURN(codes, ReadCodes(file, options.arguments[1], codec.num_quantizers, entries));
   } else {
     QTTS_ASSIGN_OR_RETURN(codes, ReadCodes(std::cin, "standard input", codec.num_quantizers, entries));
+  }
+  if (codes.empty()) {
+    return Status::InvalidArgument(
+        "decode: there are no codes; `qtts-tool codes DIR --text TEXT` prints those of a text");
   }
   QTTS_ASSIGN_OR_RETURN(const auto decoder, CreateSpeechDecoder(engine_options, checkpoint));
   QTTS_ASSIGN_OR_RETURN(const std::vector<float> pcm, decoder->Decode(codes));

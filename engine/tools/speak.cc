@@ -48,7 +48,6 @@ double SecondsSince(Clock::time_point start) { return std::chrono::duration<doub
 struct Task {
   std::string folder;
   std::string text;
-  bool bundled = false;  // no folder was named
 };
 
 Result<std::string> ReadText() {
@@ -87,8 +86,7 @@ Result<Task> TaskOf(const ToolOptions& options) {
   }
   const std::string given = std::exchange(task.text, RepairUtf8(task.text));
   if (task.text != given) Warn("speak: bytes of the text that are not UTF-8 were replaced by U+FFFD");
-  task.bundled = words.empty();
-  task.folder = task.bundled ? BundledVoicePath() : words[0];
+  task.folder = words.empty() ? BundledVoicePath() : words[0];
   if (!IsSayable(task.text)) {
     return Status::InvalidArgument(
         "speak: the text has no letter, number or currency sign, so there is nothing to say");
@@ -375,11 +373,7 @@ Result<int> Speak(const ToolOptions& options) {
 
   const auto engine = Engine::Load(engine_options, &signals.stopped());
   if (signals.stopped()) return kSignalled + signals.signal();
-  if (engine.status().code() == StatusCode::kNotFound && task.bundled) {
-    return Status::NotFound("there is no bundled voice: " + engine.status().message() +
-                            ", or set QTTS_VOICE_PATH to that of the voice");
-  }
-  if (!engine.ok()) return engine.status();
+  if (!engine.ok()) return ExplainMissingVoice(engine.status(), task.folder);
   if (!(*engine)->passed_over().empty()) Warn((*engine)->passed_over());
   const int sample_rate = (*engine)->info().sample_rate;
   QTTS_ASSIGN_OR_RETURN(Request request, MakeRequest(options, (*engine)->info().defaults));

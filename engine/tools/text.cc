@@ -223,8 +223,10 @@ Status PrintText(const ToolOptions& options) {
   std::string text = options.arguments.back();
   if (text == "-") text = {std::istreambuf_iterator<char>(std::cin), {}};
   text = RepairUtf8(text);
-  QTTS_ASSIGN_OR_RETURN(const auto checkpoint,
-                        Checkpoint::Open(options.arguments.size() > 1 ? options.arguments[0] : BundledVoicePath()));
+  const std::string folder = options.arguments.size() > 1 ? options.arguments[0] : BundledVoicePath();
+  const auto opened = Checkpoint::Open(folder);
+  if (!opened.ok()) return ExplainMissingVoice(opened.status(), folder);
+  const auto& checkpoint = *opened;
   QTTS_ASSIGN_OR_RETURN(const TextPreparerOptions preparer, MakePreparerOptions(options, checkpoint->Info()));
   QTTS_ASSIGN_OR_RETURN(MarkupOptions markup, MakeMarkupOptions(options, checkpoint->Info()));
   markup.markup = ResolveMarkup(markup.markup, text, true).value_or(Markup::kNone);

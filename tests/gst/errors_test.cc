@@ -51,7 +51,7 @@ TEST_F(ErrorsTest, C19AModelThatCannotBeInspectedFailsFromNullToReady) {
   for (const Case& c : AllCases()) {
     SCOPED_TRACE(StatusCodeName(c.code));
     fake::Reset({.inspect = Status(c.code, kMessage)});
-    Pipeline pipeline("qttssrc name=src text=ab ! fakesink");
+    Pipeline pipeline("qttssrc name=src text=ab model-path=/a/model ! fakesink");
     EXPECT_EQ(pipeline.Begin(GST_STATE_READY), GST_STATE_CHANGE_FAILURE);
     const auto errors = pipeline.Pending(GST_MESSAGE_ERROR);
     ASSERT_EQ(errors.size(), 1U);
@@ -61,6 +61,16 @@ TEST_F(ErrorsTest, C19AModelThatCannotBeInspectedFailsFromNullToReady) {
     fake::SetScript({});
     EXPECT_TRUE(pipeline.PlayToEnd()) << "usable again";
   }
+}
+
+TEST_F(ErrorsTest, AMissingBundledVoiceIsNamedWithTheRemedy) {
+  fake::Reset({.inspect = Status::NotFound("/voice: no such folder")});
+  Pipeline pipeline("qttssrc name=src text=ab ! fakesink");
+  EXPECT_EQ(pipeline.Begin(GST_STATE_READY), GST_STATE_CHANGE_FAILURE);
+  const auto errors = pipeline.Pending(GST_MESSAGE_ERROR);
+  ASSERT_EQ(errors.size(), 1U);
+  EXPECT_EQ(ParseProblem(errors[0].get()).text,
+            "there is no bundled voice: /voice: no such folder, or set QTTS_VOICE_PATH to that of the voice");
 }
 
 TEST_F(ErrorsTest, C19AModelChangedInReadyIsInspectedBeforePaused) {

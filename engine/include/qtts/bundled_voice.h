@@ -4,11 +4,17 @@
 
 #include <string>
 
+#include "qtts/status.h"
+
 namespace qtts {
 
 // Returns the default model folder: that of the environment variable QTTS_VOICE_PATH, else the voice installed with the
 // element. The folder may not exist.
 std::string BundledVoicePath();
+
+// Adds the remedy to `error`, met in opening the model folder `path`, if that is the bundled voice's and is missing.
+// Returns any other error as it is.
+Status ExplainMissingVoice(const Status& error, const std::string& path);
 
 }  // namespace qtts
 
