@@ -116,7 +116,8 @@ uint64_t Tempo::BestPlace(uint64_t next) const {
   const int64_t drift = std::llround(behind);
   // The block before may have been the first one, and shorter: of a higher rate.
   const int64_t first = std::clamp<int64_t>(-drift, std::max<int64_t>(0, -before), 2 * block);
-  const int64_t last = std::clamp<int64_t>(2 * block - drift, first, 2 * block - block / 8);
+  // No clamp(): `first` may be above the limit, and then there is no candidate.
+  const int64_t last = std::min(std::max(2 * block - drift, first), 2 * block - block / 8);
   int64_t best = (first + last) / 2;
   double best_score = 0;
   for (int64_t lag = first; lag < last; ++lag) {
