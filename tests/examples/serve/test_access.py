@@ -128,6 +128,7 @@ def test_the_page_runs_its_own_script_alone(server):
 @pytest.mark.parametrize("path", GETS)
 def test_head(server, path):
     """The headers of GET without a body, and without speaking."""
+    server.wait_until_idle()
     utterances = server.metric("qtts_utterances_total")
     status, headers, body = server.request("HEAD", path)
     assert status == 200 and body == b""

@@ -88,9 +88,9 @@ def fail_with(error):
         front = types.SimpleNamespace(slots=slots, pool=pool, metrics=unittest.mock.MagicMock(), utterances=set())
         for number in range(100):
             with pytest.raises(type(error)):
-                async with asyncio.timeout(1):  # it waits for nothing
-                    async with Utterance(front, "http", "whole") as utterance:
-                        utterance.say("", {}) if number % 2 else utterance.begin({})
+                # With a slot left behind, one would be refused after a second.
+                async with Utterance(front, "http", "whole") as utterance:
+                    utterance.say("", {}) if number % 2 else utterance.begin({})
         return slots, speaker, given_back, front
 
     return asyncio.run(fail())
@@ -191,22 +191,22 @@ def test_headers_have_a_size(server):
 
 
 def test_headers_have_a_time(start):
-    server = start("--header-timeout", "0.5")
+    server = start("--header-timeout", "4")
     with unharmed(server):
-        seconds, statuses = hostile.half_headers(server)
+        _, statuses = hostile.half_headers(server)
         assert statuses == {408}
         # The time is that of one request: of the second one of a connection, too.
         with hostile.connected(server) as client:
             client.sendall(b"GET /health/live HTTP/1.1\r\nHost: localhost\r\n\r\nGET /hea")
             received = hostile.answer(client)
             assert received.startswith(b"HTTP/1.1 200 ") and b"HTTP/1.1 408 " in received
-    assert server.metric("qtts_connections") <= 2
+    wait_for("them to be over", lambda: server.metric("qtts_connections") == 1)
 
 
 def test_a_long_answer_is_not_a_late_header(start):
-    """The next request of a connection waits for the answer before it."""
-    server = start("--header-timeout", "0.3")
-    body = json.dumps({"input": FOUR, "seed": 1, "pace": 0.2, "max_new_tokens": 30, "response_format": "pcm"}).encode()
+    """The next request of a connection waits for the answer before it, which takes longer than a header may."""
+    server = start("--header-timeout", "4")
+    body = json.dumps({"input": FOUR, "seed": 1, "pace": 0.2, "max_new_tokens": 80, "response_format": "pcm"}).encode()
     with hostile.connected(server) as client:
         client.sendall(hostile.post(body) + b"GET /health/live HTTP/1.1\r\nHost: local")
         received = b""
@@ -218,7 +218,7 @@ def test_a_long_answer_is_not_a_late_header(start):
 
 
 def test_slow_bodies_keep_nobody_out(start):
-    server = start("--body-timeout", "2", "--sessions", "256")
+    server = start("--body-timeout", "600", "--sessions", "256")
     with unharmed(server):
         stack, clients = hostile.slow_bodies(server)
         with stack:
@@ -227,18 +227,18 @@ def test_slow_bodies_keep_nobody_out(start):
             assert server.speech(input=TEXT, seed=1)[2] == element(TEXT, seed=1)
             with server.stream() as stream:
                 assert stream.say(TEXT, seed=1)[0] == element("", (TEXT,), seed=1)
-            assert {hostile.status(hostile.answer(client)) for client in clients} == {408}
+            assert server.metric("qtts_connections") > len(clients), "they were there all the time"
 
 
 def test_bodies_come_at_a_rate(start):
-    """A body that is long may take its time; one in drops may not."""
-    server = start("--body-timeout", "0.5", "--body-rate", "20000")
+    """A body that is long may take its time, here a minute; one in drops may not."""
+    server = start("--body-timeout", "0.5", "--body-rate", "1000")
     with hostile.connected(server) as client:
         body = json.dumps({"input": TEXT, "pace": 0, "instructions": "x" * 4000}).encode() + b" " * 60_000
         client.sendall(hostile.post(body)[:-len(body)])
         for begin in range(0, len(body), 8000):
             client.sendall(body[begin:begin + 8000])
-            time.sleep(0.2)
+            time.sleep(0.1)  # together longer than the time beside that of the bytes
         assert client.recv(1 << 16).startswith(b"HTTP/1.1 200 ")
     with hostile.connected(server) as client:
         client.sendall(hostile.post(body)[:-len(body)])
@@ -259,6 +259,14 @@ def test_bodies_that_are_costly_to_read(server):
 
 def test_a_share_of_connections(start):
     server = start("--connections", "20", "--address-connections", "10")
+
+    def alone():
+        """Whether the connections before this one are over, and no longer counted. This one is, when its end has come."""
+        with hostile.connected(server) as client:
+            client.sendall(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+            return b"\nqtts_connections 1.0\n" in hostile.answer(client)
+
+    wait_for("earlier connections to be over", alone)
     with contextlib.ExitStack() as stack:
         for _ in range(10):
             stack.enter_context(hostile.connected(server))

@@ -467,8 +467,11 @@ def test_processor_time_of_a_tree():
         child.stdout.readline()
         alone, tree = report.Process(os.getpid()), report.Tree(os.getpid())
         assert report.Tree(child.pid).seconds() > 0
-        assert tree.seconds() >= alone.seconds() + report.Tree(child.pid).seconds() - 0.02  # ticks of 10 ms
-        assert 0 < tree.main_threads() <= tree.seconds()
+        # Looking takes time, too: what should be less is read first. Each figure is in ticks of 10 ms.
+        parts = alone.seconds() + report.Tree(child.pid).seconds()
+        assert tree.seconds() >= parts - 0.04
+        main = tree.main_threads()
+        assert 0 < main <= tree.seconds() + 0.04
         before = tree.seconds()
     assert tree.seconds() >= before, "the time of a child stays when it has ended"
     with pytest.raises(RuntimeError, match="no process"):
@@ -509,19 +512,23 @@ def test_listeners_of_a_server(server, tmp_path):
     assert len(loads) == 12 and {(one["protocol"], one["format"]) for one in loads} == {
         (protocol, form) for protocol in load.PROTOCOLS for form in load.FORMATS}
     for one in loads:
-        assert one["broken"] == {} and one["refused"]["number"] == 0 and one["utterances"] >= 1, one
+        assert one["broken"] == {} and one["refused"]["number"] == 0, one
         assert set(one["reasons"]) <= {"complete", "max-duration", "cut by the end"}, one
+    # How much is heard in a second depends on the machine; the requests below are all waited for.
+    assert sum(one["utterances"] for one in loads) > 0
 
 
 def test_requests_at_random(server, tmp_path):
     ended = bench("--url", server.address, "--rates", "4", "--seconds", "2", "--clients", "2", "--frames", "5-5",
-                  "--json", str(tmp_path / "out.json"))
+                  "--protocols", "http,websocket,growing", "--json", str(tmp_path / "out.json"))
     assert ended.returncode == 0, ended.stderr
-    one, = json.loads((tmp_path / "out.json").read_text())["loads"]
+    loads = json.loads((tmp_path / "out.json").read_text())["loads"]
     task = {"seed": 1, "rate": 4.0, "total": 0}
     arrivals = sum(len(list(listeners.arrivals(part, 0.0, 2.0))) for part in load.numbers_of(task, 2))
-    assert one["broken"] == {} and one["refused"]["number"] == 0
-    assert one["utterances"] == one["first_byte"]["n"] == one["first_sound"]["n"] == arrivals
+    assert [one["protocol"] for one in loads] == ["http", "websocket", "growing"]
+    for one in loads:
+        assert one["broken"] == {} and one["refused"]["number"] == 0
+        assert one["utterances"] == one["first_byte"]["n"] == one["first_sound"]["n"] == arrivals
 
 
 @pytest.mark.parametrize("protocol", ["http", "websocket"])

@@ -2,6 +2,7 @@
 """POST /v1/audio/speech, against an address."""
 import base64
 import json
+import math
 import shutil
 import subprocess
 import threading
@@ -14,6 +15,8 @@ import pytest
 from conftest import FRAME, element, frames, of, wait_for
 from qtts_serve.catalogue import Catalogue
 from qtts_serve.fields import read_request
+from qtts_serve.pacing import FRAME as FRAME_SECONDS
+from qtts_serve.pacing import Pace
 from qtts_serve.settings import Settings
 
 TEXT = "Please leave your message after the tone."
@@ -121,6 +124,7 @@ def test_events(server):
 @pytest.mark.parametrize("speed", [0.5, 2])
 def test_frames_are_those_of_the_sound_at_any_speed(server, speed):
     fields = {"input": TEXT, "seed": 1, "speed": speed}
+    server.wait_until_idle()
     before = server.metric("qtts_frames_dropped_total"), server.metric("qtts_requests_total")
     _, headers, whole = server.speech(**fields)
     wait_for("the metrics of it", lambda: server.metric("qtts_requests_total") > before[1])
@@ -148,19 +152,16 @@ def test_going_on_after_a_break(server):
     assert server.refusal(input=TEXT, start_frame=3)[1]["param"] == "start_frame"
 
 
-@pytest.mark.parametrize("stream_format", ["audio", "sse"])
-def test_a_whole_answer_does_not_take_as_long_as_it_sounds(server, stream_format):
-    """Asked for without a pace. Two cores make 20 s of speech in 2 s."""
-    long = " ".join([TEXT] * 12)
-    begin = time.monotonic()
-    sound = server.speech(input=long, seed=1, stream_format=stream_format)[2]
-    took = time.monotonic() - begin
-    if stream_format == "sse":
-        sound = b"".join(base64.b64decode(json.loads(line.removeprefix("data: ")).get("audio", ""))
-                         for line in sound.decode().split("\n\n") if line)
-    seconds = len(sound) / 48000
-    assert seconds > 15
-    assert took < seconds / 2
+@pytest.mark.parametrize("given, pace", [({}, 0), ({"stream_format": "sse"}, 0), ({"stream_format": "json"}, 0),
+                                         ({"stream": False, "pace": 2}, 0), ({"pace": 2}, 2)])
+def test_an_answer_without_a_pace_comes_as_it_is_made(given, pace):
+    """How long that takes depends on the machine."""
+    wishes = read_request({"input": TEXT, **given}, Settings(), Catalogue(Settings(), SPEAKERS))
+    assert wishes.pace == pace and wishes.settings["real-time"] == (pace > 0)
+    paced = Pace(wishes.pace)
+    paced.begin(100.0)
+    paced.frames = 2
+    assert paced.allowed(100.0) == (2 / FRAME_SECONDS if pace else math.inf)
 
 
 def test_pace(server):
@@ -372,6 +373,7 @@ def test_metrics(server):
     text = server.get("/metrics")[2].decode()
     assert [name for name in names if f"\n{name}" not in text] == []
     assert TEXT not in text
+    server.wait_until_idle()
     before = {name: server.metric(name) for name in names}
     sound = server.speech(input=TEXT, seed=1)[2]
     wait_for("the metrics of it", lambda: server.metric("qtts_requests_total") > before["qtts_requests_total"])

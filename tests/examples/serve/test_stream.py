@@ -1,11 +1,14 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later
 """The WebSocket, with vLLM-Omni's messages, against an address."""
 import struct
+import types
+import unittest.mock
 
 import pytest
 from websockets.exceptions import ConnectionClosed
 
-from conftest import element, frames, of
+from conftest import FRAME, element, frames, of
+from qtts_serve.utterance import Utterance
 
 TEXT = "Please leave your message after the tone."
 PIECES = ("Pl", "ease leave", " your ", "message", " after the tone", ".")
@@ -118,12 +121,15 @@ def test_cancel_keeps_the_session(server):
         stream.send("input.text", text=LONG)
         stream.send("input.done")
         stream.send("input.text", text="This one waits.")
-        while not isinstance(stream.receive(), bytes):
-            pass
+        received = 0
+        while received < FRAME * 20:  # with some words
+            message = stream.receive()
+            received += len(message) if isinstance(message, bytes) else 0
         stream.send("input.cancel")
         _, messages = stream.until("audio.cancelled")
         cancelled = messages[-1]
-        assert 0 < cancelled["frames"] < 100 and 0 < cancelled["text_spoken_chars"] < len(LONG)
+        assert 20 <= cancelled["frames"] < frames(element("", (LONG,), seed=1))
+        assert 0 < cancelled["text_spoken_chars"] < len(LONG)
         sound, messages = stream.until("session.done")
         assert sound == b"" and of(messages, "audio.done")[0]["reason"] == "interrupted"
         sound, messages = stream.until("session.done")  # of the utterance that waited
@@ -241,4 +247,43 @@ def test_late_text_ends_the_utterance(start):
         stream.send("input.text", text="Four.")
         stream.send("input.done")
         assert stream.until("session.done")[1][-1] == {"type": "session.done", "utterance_index": 1, "total_sentences": 1}
-        assert 0 < server.metric("qtts_stalled_seconds_total") < 10  # 10: the default limit of a stall
+
+
+class Late:
+    """A pace by which the next frame is late by these seconds."""
+
+    def __init__(self):
+        self.seconds = self.delayed = 0.0
+
+    def late(self, now):
+        return self.seconds
+
+    def delay(self, seconds):
+        self.delayed += seconds
+
+
+@pytest.mark.parametrize("begun", [False, True])
+def test_silence_that_is_heard_is_counted_and_has_a_limit(begun):
+    """Times are made up, and binary fractions."""
+    front = types.SimpleNamespace(metrics=unittest.mock.MagicMock(), settings=types.SimpleNamespace(text_timeout=1.0))
+    utterance, pace = Utterance(front, "websocket", "growing"), Late()
+    utterance._asked, utterance._speaker, utterance.growing = 8.0, unittest.mock.MagicMock(), True
+    utterance._samples = 1920 if begun else 0
+    for now, more in ((8.0, 0.0), (8.5, 0.5), (9.0, 0.5)):
+        pace.seconds = more
+        utterance._watch_gap(pace, now)
+        assert utterance.growing
+    assert pace.delayed == 1.0
+    utterance._watch_gap(pace, 9.5)
+    assert not utterance.growing
+    utterance._speaker.end_text.assert_called_once_with()
+    assert sum(call.args[0] for call in front.metrics.stalled.inc.call_args_list) == (1.5 if begun else 0)
+    front.metrics.underruns.inc.assert_not_called()
+
+
+def test_frames_that_nobody_heard_are_counted():
+    front = types.SimpleNamespace(metrics=unittest.mock.MagicMock())
+    utterance = Utterance(front, "http", "whole")
+    utterance._samples = 3 * 1920
+    utterance._count(types.SimpleNamespace(finished="interrupted", frames=5))
+    front.metrics.dropped.inc.assert_called_once_with(2)
