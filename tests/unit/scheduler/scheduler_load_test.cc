@@ -27,35 +27,77 @@ using std::chrono::milliseconds;
 
 // --- many voices
 
+// A machine that stands still for a while makes steps look too long for newcomers to have their own. An attempt with a
+// longer pause than this between steps shows nothing. The next one has a new scheduler.
+constexpr int kAttempts = 50;
+constexpr auto kLongestPause = milliseconds(10);
+// The same for what a step took longer than scripted.
+constexpr int kAttemptsOfBusyDevice = 5;
+constexpr auto kLongestDelay = milliseconds(2);
+
 TEST_F(SchedulerTest, NewcomersToManyVoicesHaveTwoStepsOfTheirOwn) {
   script_.max_slots = 100;
   script_.beside_host = true;
-  std::vector<std::shared_ptr<StreamState>> streams;
   for (uint64_t seed = 1; seed <= 20; ++seed) script_.frames_by_seed[seed] = 40;
-  for (uint64_t seed = 1; seed <= 20; ++seed) {
-    streams.push_back(Start(seed));
-    std::this_thread::sleep_for(milliseconds(1));
-  }
-  for (uint64_t seed = 1; seed <= 20; ++seed) EXPECT_EQ(ReadAll(*streams[seed - 1], seed).size(), 40U);
-  std::lock_guard lock(script_.mutex);
-  std::map<uint64_t, int> frames;
-  int own = 0, shared = 0;  // steps of newcomers
-  for (const std::vector<uint64_t>& submission : script_.submissions) {
-    const auto newcomers =
-        std::count_if(submission.begin(), submission.end(), [&](uint64_t s) { return frames[s] < 2; });
-    if (newcomers == static_cast<ptrdiff_t>(submission.size())) {
-      ++own;
-    } else if (newcomers != 0) {
-      ++shared;
+  for (int attempt = 0; attempt < kAttempts; ++attempt) {
+    int own = 0, shared = 0;  // steps of newcomers
+    scheduler_ = nullptr;
+    script_.submissions.clear();
+    script_.longest_pause = {};
+    std::vector<std::shared_ptr<StreamState>> streams;
+    for (uint64_t seed = 1; seed <= 20; ++seed) {
+      streams.push_back(Start(seed));
+      std::this_thread::sleep_for(milliseconds(1));
     }
-    for (const uint64_t seed : submission) ++frames[seed];
+    for (uint64_t seed = 1; seed <= 20; ++seed) EXPECT_EQ(ReadAll(*streams[seed - 1], seed).size(), 40U);
+    std::lock_guard lock(script_.mutex);
+    std::map<uint64_t, int> frames;
+    for (const std::vector<uint64_t>& submission : script_.submissions) {
+      const auto newcomers =
+          std::count_if(submission.begin(), submission.end(), [&](uint64_t s) { return frames[s] < 2; });
+      if (newcomers == static_cast<ptrdiff_t>(submission.size())) {
+        ++own;
+      } else if (newcomers != 0) {
+        ++shared;
+      }
+      for (const uint64_t seed : submission) ++frames[seed];
+    }
+    if (own <= 4 * shared && script_.longest_pause > kLongestPause) continue;
+    EXPECT_GT(own, 4 * shared);
+    return;
   }
-  // A machine that stands still for a while may make steps look too long for newcomers to have their own.
-  EXPECT_GT(own, 4 * shared);
+  GTEST_SKIP() << "this machine is too busy";
 }
 
-// Time of a stream's frame in a step, in us. A busy machine makes steps longer, never shorter.
-class BusyDeviceTest : public SchedulerTest, public ::testing::WithParamInterface<int> {};
+// Time of a stream's frame in a step, in us. A busy machine makes steps longer, never shorter: then a newcomer may have
+// to wait for more than a moment.
+class BusyDeviceTest : public SchedulerTest, public ::testing::WithParamInterface<int> {
+ protected:
+  static constexpr uint64_t kStreams = 19;
+  static constexpr uint64_t kNewcomer = 20;
+  static constexpr milliseconds kLongestWait{5000};
+
+  void Begin() {
+    scheduler_ = nullptr;
+    script_.max_slots = 100;
+    script_.beside_host = true;
+    script_.time_of_row = std::chrono::microseconds(GetParam());
+    script_.submissions.clear();
+    script_.made_by_seed.clear();
+    script_.longest_delay = {};
+    for (uint64_t seed = 1; seed <= kNewcomer; ++seed) script_.frames_by_seed[seed] = 1000000;
+    streams_.clear();
+    for (uint64_t seed = 1; seed <= kStreams; ++seed) streams_.push_back(Start(seed));
+    ReadUntilStepTimeIsKnown(streams_);
+  }
+  // Whether the steps so far took as long as scripted. `late`: by which something else came.
+  bool InTime(std::chrono::nanoseconds late = {}) {
+    const std::lock_guard lock(script_.mutex);
+    return std::max(script_.longest_delay, late) <= kLongestDelay;
+  }
+
+  Streams streams_;
+};
 INSTANTIATE_TEST_SUITE_P(, BusyDeviceTest,
                          ::testing::Values(1600,   // 30 ms a step: readers leave the device no rest
                                            3500),  // 66 ms a step: it would have none for newcomers at 80 ms a frame
@@ -64,85 +106,98 @@ INSTANTIATE_TEST_SUITE_P(, BusyDeviceTest,
 // Where a step of all streams takes most of a frame's time, or readers take all frames that the device can make, there
 // is no time for steps of newcomers alone.
 TEST_P(BusyDeviceTest, NewcomersJoinTheOthers) {
-  constexpr uint64_t kStreams = 19;
-  constexpr uint64_t kNewcomer = 20;
-  script_.max_slots = 100;
-  script_.beside_host = true;
-  script_.time_of_row = std::chrono::microseconds(GetParam());
-  std::vector<std::shared_ptr<StreamState>> streams;
-  for (uint64_t seed = 1; seed <= kNewcomer; ++seed) script_.frames_by_seed[seed] = 1000000;
-  for (uint64_t seed = 1; seed <= kStreams; ++seed) streams.push_back(Start(seed));
-  ReadUntilStepTimeIsKnown(streams);
-  // As fast as it is played, so that nobody's next frame is due.
-  std::atomic<bool> stop = false;
-  std::thread reader([&] {
-    while (!stop) {
-      ReadFrameOfEach(streams);
-      std::this_thread::sleep_for(std::chrono::milliseconds(80));
-    }
-  });
-  std::this_thread::sleep_for(std::chrono::milliseconds(300));
-  const auto newcomer = Start(kNewcomer);
-  Frame frame;
-  EXPECT_EQ(newcomer->Read(&frame, true), ReadState::kFrame);
-  stop = true;
-  reader.join();
-  // Some are in the step before.
-  EXPECT_GE(RowsOfFirstStep(kNewcomer), kStreams / 3);
+  for (int attempt = 0; attempt < kAttemptsOfBusyDevice; ++attempt) {
+    Begin();
+    // As fast as it is played, so that nobody's next frame is due.
+    std::atomic<bool> stop = false;
+    std::chrono::nanoseconds late{0};
+    std::thread reader([&] {
+      while (!stop) {
+        ReadFrameOfEach(streams_);
+        const auto until = std::chrono::steady_clock::now() + milliseconds(80);
+        std::this_thread::sleep_until(until);
+        late = std::max<std::chrono::nanoseconds>(late, std::chrono::steady_clock::now() - until);
+      }
+    });
+    std::this_thread::sleep_for(milliseconds(300));
+    const auto newcomer = Start(kNewcomer, {.max_wait = kLongestWait});
+    Frame frame;
+    const ReadState state = newcomer->Read(&frame, true);
+    stop = true;
+    reader.join();
+    // Some are in the step before.
+    const size_t rows = RowsOfFirstStep(kNewcomer);
+    if ((state != ReadState::kFrame || rows < kStreams / 3) && !InTime(late)) continue;
+    EXPECT_EQ(state, ReadState::kFrame);
+    EXPECT_GE(rows, kStreams / 3);
+    return;
+  }
+  GTEST_SKIP() << "this machine is too busy";
 }
 
 // There a step may take longer than a frame is played: the first frame waits for the second, or even for the third.
 TEST_P(BusyDeviceTest, FirstFramesComeTogether) {
-  constexpr uint64_t kStreams = 19;
   const size_t together = GetParam() == 3500 ? 3 : 2;
-  script_.max_slots = 100;
-  script_.beside_host = true;
-  script_.time_of_row = std::chrono::microseconds(GetParam());
-  for (uint64_t seed = 1; seed <= kStreams + 1; ++seed) script_.frames_by_seed[seed] = 1000000;
-  std::vector<std::shared_ptr<StreamState>> streams;
-  for (uint64_t seed = 1; seed <= kStreams; ++seed) streams.push_back(Start(seed));
-  ReadUntilStepTimeIsKnown(streams);
-  std::atomic<bool> stop = false;
-  std::thread reader([&] {
-    while (!stop) ReadFrameOfEach(streams);
-  });
-  const auto newcomer = Start(kStreams + 1);
-  Frame frame;
-  EXPECT_EQ(newcomer->Read(&frame, true), ReadState::kFrame);
-  EXPECT_EQ(frame.index, 0);
-  // Half a step at most, which is far more than the time between two deliveries.
-  const auto until = std::chrono::steady_clock::now() + kStreams / 2 * script_.time_of_row;
-  while (newcomer->unread() + 1 < together && std::chrono::steady_clock::now() < until) std::this_thread::yield();
-  const size_t unread = newcomer->unread();
-  for (size_t i = 1; i < together; ++i) {
-    EXPECT_EQ(newcomer->Read(&frame, true), ReadState::kFrame);
-    EXPECT_EQ(frame.index, static_cast<int64_t>(i));
+  for (int attempt = 0; attempt < kAttemptsOfBusyDevice; ++attempt) {
+    Begin();
+    std::atomic<bool> stop = false;
+    std::thread reader([&] {
+      while (!stop) ReadFrameOfEach(streams_);
+    });
+    const auto newcomer = Start(kNewcomer, {.max_wait = kLongestWait});
+    Frame frame;
+    const ReadState state = newcomer->Read(&frame, true);
+    size_t made = 0;  // when the first is there
+    {
+      const std::lock_guard lock(script_.mutex);
+      made = script_.made_by_seed[kNewcomer];
+    }
+    const bool in_time = InTime();
+    if (state == ReadState::kFrame) {
+      EXPECT_EQ(frame.index, 0);
+      EXPECT_EQ(newcomer->Read(&frame, true), ReadState::kFrame);
+      EXPECT_EQ(frame.index, 1);
+    }
+    stop = true;
+    reader.join();
+    if ((state != ReadState::kFrame || made < together) && !in_time) continue;
+    EXPECT_EQ(state, ReadState::kFrame);
+    EXPECT_GE(made, together);
+    return;
   }
-  stop = true;
-  reader.join();
-  EXPECT_GE(unread + 1, together);
+  GTEST_SKIP() << "this machine is too busy";
 }
 
 // Newcomers whose own steps fill the device's time leave none for the others' steps: those whose readers need a frame
-// come along.
+// come along. Newcomers come until the others have read some frames, which takes a busy machine longer.
 TEST_F(SchedulerTest, NewcomersTakeAlongWhoCannotWait) {
   constexpr uint64_t kStreams = 4;
   constexpr uint64_t kNewcomers = 150;
+  constexpr uint64_t kMostUnread = 300;
+  constexpr int kEnough = 10 * static_cast<int>(kStreams);
   constexpr auto kBetweenNewcomers = std::chrono::milliseconds(3);  // each has two steps of its own
   script_.max_slots = 400;
   script_.beside_host = true;
   script_.time_of_step = std::chrono::milliseconds(2);
   script_.time_of_row = std::chrono::microseconds(10);
   for (uint64_t seed = 1; seed <= kStreams; ++seed) script_.frames_by_seed[seed] = 1000000;
-  for (uint64_t i = 1; i <= kNewcomers; ++i) script_.frames_by_seed[kStreams + i] = 2;
   std::vector<std::shared_ptr<StreamState>> streams;
   for (uint64_t seed = 1; seed <= kStreams; ++seed) streams.push_back(Start(seed));
   ReadUntilStepTimeIsKnown(streams);
-  std::vector<std::shared_ptr<StreamState>> newcomers;
+  std::deque<std::shared_ptr<StreamState>> newcomers;
   Frame frame;
   int read = 0;
   auto next = std::chrono::steady_clock::now();
-  for (uint64_t i = 1; i <= kNewcomers; ++i) {
+  const auto limit = next + std::chrono::seconds(60);
+  for (uint64_t i = 1; i <= kNewcomers || (read < kEnough && next < limit); ++i) {
+    {
+      const std::lock_guard lock(script_.mutex);
+      script_.frames_by_seed[kStreams + i] = 2;
+    }
+    if (newcomers.size() == kMostUnread) {
+      newcomers.front()->Cancel();
+      newcomers.pop_front();
+    }
     newcomers.push_back(Start(kStreams + i));
     next += kBetweenNewcomers;
     std::this_thread::sleep_until(next);
@@ -150,11 +205,10 @@ TEST_F(SchedulerTest, NewcomersTakeAlongWhoCannotWait) {
       while (stream->Read(&frame, false) == ReadState::kFrame) ++read;
     }
   }
-  // In 450 ms and more there is time for more than 100 frames of each, on a slow host for fewer.
-  EXPECT_GE(read, 10 * static_cast<int>(kStreams));
+  EXPECT_GE(read, kEnough);
 }
 
-// A device that always has frames in store to make has time for newcomers. A step of all takes 8 ms: on a loaded host,
+// A device that always has frames in store to make has time for newcomers. A step of all takes 2 ms: on a loaded host,
 // whose steps take longer, too little for the device to be busy, which would end the making of frames in store.
 TEST_F(SchedulerTest, FramesInStoreLeaveTimeForNewcomers) {
   constexpr uint64_t kStreams = 19;
@@ -162,16 +216,28 @@ TEST_F(SchedulerTest, FramesInStoreLeaveTimeForNewcomers) {
   constexpr size_t kStore = 1000;
   script_.max_slots = 100;
   script_.beside_host = true;
-  script_.time_of_row = std::chrono::microseconds(400);
+  script_.time_of_row = std::chrono::microseconds(100);
   for (uint64_t seed = 1; seed <= kNewcomer; ++seed) script_.frames_by_seed[seed] = 1000000;
-  std::vector<std::shared_ptr<StreamState>> streams;
-  for (uint64_t seed = 1; seed <= kStreams; ++seed) streams.push_back(Start(seed, {.lead = kStore}));
-  // Until a step's time is known.
-  ASSERT_TRUE(Await([&] { return script_.submissions.size() > 60; }));
-  const auto newcomer = Start(kNewcomer);
-  Frame frame;
-  ASSERT_EQ(newcomer->Read(&frame, true), ReadState::kFrame);
-  EXPECT_EQ(RowsOfFirstStep(kNewcomer), 1U);
+  for (int attempt = 0; attempt < kAttempts; ++attempt) {
+    scheduler_ = nullptr;
+    script_.submissions.clear();
+    script_.longest_pause = {};
+    std::vector<std::shared_ptr<StreamState>> streams;
+    for (uint64_t seed = 1; seed <= kStreams; ++seed) streams.push_back(Start(seed, {.lead = kStore}));
+    // Until a step's time is known.
+    ASSERT_TRUE(Await([&] { return script_.submissions.size() > 60 || script_.longest_pause > kLongestPause; }));
+    const auto newcomer = Start(kNewcomer);
+    Frame frame;
+    ASSERT_EQ(newcomer->Read(&frame, true), ReadState::kFrame);
+    const size_t rows = RowsOfFirstStep(kNewcomer);
+    {
+      const std::lock_guard lock(script_.mutex);
+      if (rows != 1 && script_.longest_pause > kLongestPause) continue;
+    }
+    EXPECT_EQ(rows, 1U);
+    return;
+  }
+  GTEST_SKIP() << "this machine is too busy";
 }
 
 // The second frame is submitted before the first is collected. Otherwise a step of others would come between them.

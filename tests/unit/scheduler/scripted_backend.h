@@ -10,6 +10,7 @@
 #include <map>
 #include <mutex>
 #include <new>
+#include <optional>
 #include <set>
 #include <string>
 #include <thread>
@@ -50,6 +51,9 @@ struct BackendScript {
   bool device_lost = false;
   bool close_needs_memory = false;                        // and there is none once the device is lost
   std::map<uint64_t, std::vector<int32_t>> text_by_seed;  // text ids of the steps submitted
+  std::map<uint64_t, size_t> made_by_seed;                // frames that Collect() has returned
+  std::chrono::nanoseconds longest_pause{0};  // between one end of Submit() or Collect() and the next, of one backend
+  std::chrono::nanoseconds longest_delay{0};  // by which a step took longer than scripted
   int open_slots = 0;
   int most_open_slots = 0;
   std::vector<uint64_t> pieces;                 // seeds, in the order in which pieces of their prompts were run
@@ -174,15 +178,17 @@ class ScriptedBackend : public Backend, public PagedContexts, public SharedPromp
     outstanding_.emplace_back(steps.begin(), steps.end());
     script_->most_outstanding = std::max(script_->most_outstanding, outstanding_.size());
     if (outstanding_.size() > static_cast<size_t>(max_outstanding())) return Status::Internal("too many outstanding");
+    NotePause();
     return Status::Ok();
   }
 
   Result<std::vector<FrameResult>> Collect() override {
-    if (script_->time_of_row.count() > 0 || script_->time_of_step.count() > 0) {
-      std::this_thread::sleep_for(script_->time_of_step +
-                                  script_->time_of_row * static_cast<int64_t>(outstanding_.front().size()));
-    }
+    const auto time = script_->time_of_step + script_->time_of_row * static_cast<int64_t>(outstanding_.front().size());
+    const auto begin = std::chrono::steady_clock::now();
+    if (time.count() > 0) std::this_thread::sleep_for(time);
+    const std::chrono::nanoseconds late = std::chrono::steady_clock::now() - begin - time;
     std::unique_lock lock(script_->mutex);
+    script_->longest_delay = std::max(script_->longest_delay, late);
     ++script_->collecting;
     script_->changed.notify_all();
     script_->changed.wait(lock, [this] { return script_->gate_open; });
@@ -191,6 +197,7 @@ class ScriptedBackend : public Backend, public PagedContexts, public SharedPromp
     std::vector<FrameResult> results;
     for (const FrameStep& step : outstanding_.front()) results.push_back(Make(step));
     outstanding_.pop_front();
+    NotePause();
     return results;
   }
 
@@ -252,6 +259,12 @@ class ScriptedBackend : public Backend, public PagedContexts, public SharedPromp
     bool parked = false;
   };
 
+  void NotePause() {
+    const auto now = std::chrono::steady_clock::now();
+    if (last_) script_->longest_pause = std::max<std::chrono::nanoseconds>(script_->longest_pause, now - *last_);
+    last_ = now;
+  }
+
   // Takes the pages up to the next frame's position. If there are too few: takes none and returns false.
   bool TakePages(Slot* slot) {
     if (script_->page_positions == 0) return true;
@@ -308,6 +321,7 @@ class ScriptedBackend : public Backend, public PagedContexts, public SharedPromp
     if (script_->silent_seeds.contains(slot.seed)) result.pcm = {0};
     result.text_scores = ScoresOf(slot, step.window);
     ++slot.made;
+    ++script_->made_by_seed[slot.seed];
     return result;
   }
 
@@ -316,6 +330,7 @@ class ScriptedBackend : public Backend, public PagedContexts, public SharedPromp
   std::map<SlotId, Slot> slots_;
   SlotId next_slot_ = 0;
   std::deque<std::vector<FrameStep>> outstanding_;
+  std::optional<std::chrono::steady_clock::time_point> last_;
 };
 
 }  // namespace qtts
