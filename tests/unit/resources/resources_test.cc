@@ -136,7 +136,7 @@ struct Kind {
 class ResourcesTest : public testing::Test {
  protected:
   void SetUp() override {
-    alarm(500);
+    alarm(1000);
     // This creates static objects of the libraries.
     const Status status = LoadAndSpeak();
     ASSERT_TRUE(status.ok()) << status.message();
