@@ -73,20 +73,34 @@ samples() { ffmpeg -nostdin -v error -i "$1" -f s16le - | md5sum; }
 # above WHAT VALUE LIMIT
 above() { awk -v v="$2" -v l="$3" 'BEGIN { exit !(v > l) }' || fail "$1 is $2, not above $3"; }
 
-# wait_for WHAT COMMAND...: until the command succeeds. Only broken code needs the limit of a minute.
+# wait_for WHAT COMMAND...: until the command succeeds. Only broken code needs the limit of ten minutes: on a busy machine, 64
+# sentences that are made at once take more than one.
 wait_for() {
   local i
-  for ((i = 0; i < 600; i++)); do
+  for ((i = 0; i < 6000; i++)); do
     if "${@:2}"; then return 0; fi
     sleep 0.1
   done
-  fail "waited a minute in vain for $1"
+  fail "waited ten minutes in vain for $1"
 }
 
 # grown FOLDER NAME SIZE: whether a file of this name is larger than that, such as 20k.
 grown() { [ -n "$(find "$1" -name "$2" -size "+$3")" ]; }
 
-# On a busy machine programs start late and fall behind, so no test uses elapsed time. Recordings of playback are raw
+# uptime_ms: a clock that nobody sets.
+uptime_ms() { awk '{ printf "%d\n", $1 * 1000 }' /proc/uptime; }
+
+# free_port: an even port that is free, as is the next one. Those from 32768 on are given to whoever asks for any.
+free_port() {
+  local port i
+  for ((i = 0; i < 1000; i++)); do
+    port=$((10000 + RANDOM % 11000 * 2))
+    grep -qE "$(printf ':(%04X|%04X) ' "$port" $((port + 1)))" /proc/net/{tcp,udp}{,6} 2>/dev/null || break
+  done
+  echo "$port"
+}
+
+# On a busy machine programs start late and fall behind, so no test has an upper limit of elapsed time. Recordings of playback are raw
 # samples, whose number is the position of the recording. `raw` is their
 # format for ffmpeg, `raw_output` makes it write each packet at once, `raw_parec` is for parec.
 # shellcheck disable=SC2034

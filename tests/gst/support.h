@@ -21,7 +21,7 @@
 namespace qtts::testing {
 
 // Maximum wait of a test. Only broken code reaches it.
-constexpr GstClockTime kPatience = 60 * GST_SECOND;
+constexpr GstClockTime kPatience = 300 * GST_SECOND;
 
 struct Unref {
   void operator()(GstMessage* message) const { gst_message_unref(message); }

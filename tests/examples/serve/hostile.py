@@ -10,7 +10,7 @@ import socket
 import struct
 import time
 
-PATIENCE = 60  # seconds; only a server without the limit reaches it
+PATIENCE = 300  # seconds; only a server without the limit reaches it
 CHUNK = 64 << 10
 RECORDING = 14_000_000  # bytes of a body below the limit
 

@@ -91,11 +91,11 @@ class SchedulerTest : public testing::Test {
   template <typename Condition>
   bool Await(const Condition& condition) {
     std::unique_lock lock(script_.mutex);
-    return script_.changed.wait_for(lock, std::chrono::seconds(60), condition);
+    return script_.changed.wait_for(lock, std::chrono::seconds(300), condition);
   }
   template <typename Condition>
   bool AwaitOccupancy(const Condition& condition) {
-    const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+    const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(300);
     while (!condition(scheduler().occupancy())) {
       if (std::chrono::steady_clock::now() > end) return false;
       std::this_thread::sleep_for(std::chrono::milliseconds(1));
@@ -110,7 +110,7 @@ class SchedulerTest : public testing::Test {
   // Waits until `seed` has `count` steps submitted; then makes sure that no more come.
   std::vector<int32_t> SettledText(uint64_t seed, size_t count) {
     std::unique_lock lock(script_.mutex);
-    EXPECT_TRUE(script_.changed.wait_for(lock, std::chrono::seconds(60),
+    EXPECT_TRUE(script_.changed.wait_for(lock, std::chrono::seconds(300),
                                          [&] { return script_.text_by_seed[seed].size() >= count; }));
     lock.unlock();
     std::this_thread::sleep_for(std::chrono::milliseconds(30));

@@ -171,7 +171,7 @@ class FullPagesTest : public SchedulerTest {
     EXPECT_EQ(stream.end_reason(), EndReason::kComplete) << stream.status().message();
   }
   bool AwaitParked(int streams) {
-    const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+    const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(300);
     while (scheduler().occupancy().parked != streams) {
       if (std::chrono::steady_clock::now() > end) return false;
       std::this_thread::sleep_for(milliseconds(1));

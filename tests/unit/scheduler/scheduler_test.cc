@@ -94,7 +94,7 @@ TEST_F(SchedulerTest, NothingRunsBesideAFirstFrame) {
   const auto stream = Start(1);
   {
     std::unique_lock lock(script_.mutex);
-    ASSERT_TRUE(script_.changed.wait_for(lock, std::chrono::seconds(60), [&] { return script_.collecting > 0; }));
+    ASSERT_TRUE(script_.changed.wait_for(lock, std::chrono::seconds(300), [&] { return script_.collecting > 0; }));
     EXPECT_EQ(script_.text_by_seed[1].size(), 1U) << "it waits for the first frame before it asks for the second";
   }
   script_.SetGate(true);
@@ -170,7 +170,7 @@ TEST_F(SchedulerTest, CancelDoesNotWaitForTheDevice) {
   const auto stream = Start(1);
   {
     std::unique_lock lock(script_.mutex);
-    ASSERT_TRUE(script_.changed.wait_for(lock, std::chrono::seconds(60), [&] { return script_.collecting > 0; }));
+    ASSERT_TRUE(script_.changed.wait_for(lock, std::chrono::seconds(300), [&] { return script_.collecting > 0; }));
   }
   stream->Cancel();
   Frame frame;
