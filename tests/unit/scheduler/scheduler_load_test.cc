@@ -169,43 +169,45 @@ TEST_P(BusyDeviceTest, FirstFramesComeTogether) {
 }
 
 // Newcomers whose own steps fill the device's time leave none for the others' steps: those whose readers need a frame
-// come along. Newcomers come until the others have read some frames, which takes a busy machine longer.
+// come along.
 TEST_F(SchedulerTest, NewcomersTakeAlongWhoCannotWait) {
   constexpr uint64_t kStreams = 4;
   constexpr uint64_t kNewcomers = 150;
-  constexpr uint64_t kMostUnread = 300;
-  constexpr int kEnough = 10 * static_cast<int>(kStreams);
   constexpr auto kBetweenNewcomers = std::chrono::milliseconds(3);  // each has two steps of its own
   script_.max_slots = 400;
   script_.beside_host = true;
   script_.time_of_step = std::chrono::milliseconds(2);
   script_.time_of_row = std::chrono::microseconds(10);
   for (uint64_t seed = 1; seed <= kStreams; ++seed) script_.frames_by_seed[seed] = 1000000;
-  std::vector<std::shared_ptr<StreamState>> streams;
-  for (uint64_t seed = 1; seed <= kStreams; ++seed) streams.push_back(Start(seed));
-  ReadUntilStepTimeIsKnown(streams);
-  std::deque<std::shared_ptr<StreamState>> newcomers;
-  Frame frame;
-  int read = 0;
-  auto next = std::chrono::steady_clock::now();
-  const auto limit = next + std::chrono::seconds(60);
-  for (uint64_t i = 1; i <= kNewcomers || (read < kEnough && next < limit); ++i) {
+  for (uint64_t i = 1; i <= kNewcomers; ++i) script_.frames_by_seed[kStreams + i] = 2;
+  for (int attempt = 0; attempt < kAttemptsOfBusyDevice; ++attempt) {
+    scheduler_ = nullptr;
+    script_.longest_delay = {};
+    Streams streams;
+    for (uint64_t seed = 1; seed <= kStreams; ++seed) streams.push_back(Start(seed));
+    ReadUntilStepTimeIsKnown(streams);
+    Streams newcomers;
+    Frame frame;
+    int read = 0;
+    auto next = std::chrono::steady_clock::now();
+    for (uint64_t i = 1; i <= kNewcomers; ++i) {
+      newcomers.push_back(Start(kStreams + i));
+      next += kBetweenNewcomers;
+      std::this_thread::sleep_until(next);
+      for (const auto& stream : streams) {
+        while (stream->Read(&frame, false) == ReadState::kFrame) ++read;
+      }
+    }
+    // In 450 ms and more there is time for more than 100 frames of each, on a slow host for fewer.
+    const int enough = 10 * static_cast<int>(kStreams);
     {
       const std::lock_guard lock(script_.mutex);
-      script_.frames_by_seed[kStreams + i] = 2;
+      if (read < enough && script_.longest_delay > kLongestDelay) continue;
     }
-    if (newcomers.size() == kMostUnread) {
-      newcomers.front()->Cancel();
-      newcomers.pop_front();
-    }
-    newcomers.push_back(Start(kStreams + i));
-    next += kBetweenNewcomers;
-    std::this_thread::sleep_until(next);
-    for (const auto& stream : streams) {
-      while (stream->Read(&frame, false) == ReadState::kFrame) ++read;
-    }
+    EXPECT_GE(read, enough);
+    return;
   }
-  EXPECT_GE(read, kEnough);
+  GTEST_SKIP() << "this machine is too busy";
 }
 
 // A device that always has frames in store to make has time for newcomers. A step of all takes 2 ms: on a loaded host,
