@@ -54,6 +54,8 @@ struct BackendScript {
   std::map<uint64_t, size_t> made_by_seed;                // frames that Collect() has returned
   std::chrono::nanoseconds longest_pause{0};  // between one end of Submit() or Collect() and the next, of one backend
   std::chrono::nanoseconds longest_delay{0};  // by which a step took longer than scripted
+  std::chrono::nanoseconds delays{0};         // of all steps
+  int delayed_steps = 0;                      // all steps
   int open_slots = 0;
   int most_open_slots = 0;
   std::vector<uint64_t> pieces;                 // seeds, in the order in which pieces of their prompts were run
@@ -189,6 +191,8 @@ class ScriptedBackend : public Backend, public PagedContexts, public SharedPromp
     const std::chrono::nanoseconds late = std::chrono::steady_clock::now() - begin - time;
     std::unique_lock lock(script_->mutex);
     script_->longest_delay = std::max(script_->longest_delay, late);
+    script_->delays += late;
+    ++script_->delayed_steps;
     ++script_->collecting;
     script_->changed.notify_all();
     script_->changed.wait(lock, [this] { return script_->gate_open; });
