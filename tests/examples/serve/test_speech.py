@@ -156,7 +156,7 @@ def test_going_on_after_a_break(server):
                                          ({"stream": False, "pace": 2}, 0), ({"pace": 2}, 2)])
 def test_an_answer_without_a_pace_comes_as_it_is_made(given, pace):
     """How long that takes depends on the machine."""
-    wishes = read_request({"input": TEXT, **given}, Settings(), Catalogue(Settings(), SPEAKERS))
+    wishes = read_request({"input": TEXT, "response_format": "pcm", **given}, Settings(), Catalogue(Settings(), SPEAKERS))
     assert wishes.pace == pace and wishes.settings["real-time"] == (pace > 0)
     paced = Pace(wishes.pace)
     paced.begin(100.0)
