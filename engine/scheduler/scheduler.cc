@@ -83,7 +83,9 @@ void Scheduler::RunUntilStopped() {
     const bool submitted = SubmitStep();
     // Run ahead of the device up to max_outstanding(). Then, or if there is nothing to submit, wait for the device.
     const bool full = !device_lost_ && outstanding_.size() >= static_cast<size_t>(backend_->max_outstanding());
-    if (!outstanding_.empty() && (full || !submitted)) {
+    const auto& gather_until = planner_.gather_until();
+    const bool awaits_others = !submitted && gather_until && *gather_until < lists_.device.done_at;
+    if (!outstanding_.empty() && (full || (!submitted && !awaits_others))) {
       CollectStep();
       progress = true;
     }

@@ -21,21 +21,25 @@ bool StepPlanner::Choose(double prompts, const LookAhead* ahead) {
 bool StepPlanner::TakeFromReady() {
   std::vector<RunningPtr>& ready = lists_->ready;
   const DeviceView& device = lists_->device;
+  const StepPolicy& step = lists_->step;
   auto end = ready.end();
   step_of_all_ = true;
   if (device.many) {
-    end = std::partition(ready.begin(), ready.end(),
-                         [&](const RunningPtr& r) { return lists_->step.HasOwnStep(device, r->View()); });
-    step_of_all_ = end == ready.begin();
-    if (!step_of_all_) {
-      // Those whose readers can't wait for another step come along, however many newcomers there are.
-      end = std::partition(end, ready.end(), [&, now = StreamClock::now()](const RunningPtr& r) {
-        return lists_->step.ComesAlong(device, r->View(), ready.size(), now);
-      });
-    } else {
+    const auto now = StreamClock::now();
+    const auto others = std::partition(ready.begin(), ready.end(),
+                                       [&](const RunningPtr& r) { return step.HasOwnStep(device, r->View()); });
+    step_of_all_ = others == ready.begin();
+    if (step_of_all_) {
       if (!IsStepDue()) return false;
       gathering_since_.reset();
-      end = ready.end();
+    }
+    const bool full = step.MakesWay(device) && ready.size() >= step.way_rows;
+    if (!step_of_all_ || full) {
+      // Those whose readers can't wait for another step take part, however many there are.
+      end = std::partition(others, ready.end(),
+                           [&](const RunningPtr& r) { return step.ComesAlong(device, r->View(), ready.size(), now); });
+      const auto is_low = [&](const RunningPtr& r) { return step.IsLow(r->View(), now); };
+      if (full && (step_of_all_ || std::any_of(end, ready.end(), is_low))) end = FillStep(end);
     }
   }
   candidates_.assign(std::move_iterator(ready.begin()), std::move_iterator(end));
@@ -47,12 +51,21 @@ bool StepPlanner::TakeFromReady() {
 // Returns true if the ready streams should be a step now, rather than wait for others until gather_until_, which is
 // set.
 bool StepPlanner::IsStepDue() {
-  if (lists_->step.IsEnough(lists_->device, lists_->ready.size())) return true;
+  const StepPolicy& step = lists_->step;
+  const DeviceView& device = lists_->device;
+  const std::vector<RunningPtr>& ready = lists_->ready;
   const auto now = StreamClock::now();
+  if (step.MakesWay(device) && step.SubmitFrom(device) > now &&
+      std::none_of(ready.begin(), ready.end(),
+                   [&](const RunningPtr& r) { return step.ComesAlong(device, r->View(), ready.size(), now); })) {
+    gather_until_ = step.SubmitFrom(device);
+    return false;
+  }
+  if (step.IsEnough(device, ready.size())) return true;
   if (!gathering_since_) gathering_since_ = now;
   views_.clear();
-  for (const RunningPtr& running : lists_->ready) views_.push_back(running->View());
-  const auto until = lists_->step.GatherUntil(lists_->device, views_, *gathering_since_, now);
+  for (const RunningPtr& running : ready) views_.push_back(running->View());
+  const auto until = step.GatherUntil(device, views_, *gathering_since_, now);
   if (until > now) gather_until_ = until;
   return until <= now;
 }
@@ -80,6 +93,25 @@ void StepPlanner::ListAgain(std::ptrdiff_t rows) {
   lists_->ready.insert(lists_->ready.begin(), std::make_move_iterator(left),
                        std::make_move_iterator(candidates_.end()));
   candidates_.erase(left, candidates_.end());
+}
+
+// Orders the ready streams after `from` by the time at which they need their frames. Returns the end of the first ones,
+// with which those before `from` are a whole step of streams that make way.
+std::vector<RunningPtr>::iterator StepPlanner::FillStep(std::vector<RunningPtr>::iterator from) {
+  const auto now = StreamClock::now();
+  const auto taken = static_cast<size_t>(from - lists_->ready.begin());
+  if (taken >= lists_->step.way_rows) return from;
+  by_need_.clear();
+  for (auto next = from; next != lists_->ready.end(); ++next) {
+    const StreamView view = (*next)->View();
+    by_need_.emplace_back(view.plays ? view.NeedsFrame(now) : StreamClock::time_point::min(), std::move(*next));
+  }
+  std::stable_sort(by_need_.begin(), by_need_.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
+  auto place = from;
+  for (auto& [needed, running] : by_need_) *place++ = std::move(running);
+  by_need_.clear();
+  const size_t rows = std::min(lists_->step.way_rows, lists_->ready.size());
+  return lists_->ready.begin() + static_cast<std::ptrdiff_t>(rows);
 }
 
 // Leaves streams that are not real-time out of the next step where it would take too long with them. They stay listed,

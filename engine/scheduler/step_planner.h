@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "scheduler/look_ahead.h"
@@ -36,6 +37,7 @@ class StepPlanner {
  private:
   bool TakeFromReady();
   bool IsStepDue();
+  std::vector<RunningPtr>::iterator FillStep(std::vector<RunningPtr>::iterator from);
   void YieldToRealTime(double prompts);
   void LimitPartsAhead(const LookAhead& ahead, double prompts);
   void ListAgain(std::ptrdiff_t rows);
@@ -48,7 +50,8 @@ class StepPlanner {
   StreamClock::time_point others_taken_;                    // time of the last step of streams that are not real-time
   bool step_of_all_ = true;                                 // the step is no newcomers' own
   size_t read_ahead_ = 0;                                   // streams of the step whose readers are fast
-  std::vector<StreamView> views_;                           // memory for the policies
+  std::vector<std::pair<StreamClock::time_point, RunningPtr>> by_need_;  // memory for FillStep()
+  std::vector<StreamView> views_;                                        // memory for the policies
 };
 
 }  // namespace qtts

@@ -49,6 +49,15 @@ bool StepPolicy::ComesAlong(const DeviceView& device, const StreamView& stream, 
          stream.NeedsFrame(now) - TimeAhead(device, rows, device.busy ? busy_reserve : reserve, now) <= now;
 }
 
+bool StepPolicy::MakesWay(const DeviceView& device) const {
+  return device.many && device.cost.known && device.real_time > 0 && device.real_time == device.speaking() &&
+         device.SecondsWithPrompts(device.in_time()) <= way_seconds;
+}
+
+bool StepPolicy::IsLow(const StreamView& stream, StreamClock::time_point now) const {
+  return !stream.plays || stream.NeedsFrame(now) < now + way_store;
+}
+
 int StepPolicy::Groups(const DeviceView& device) const {
   int groups = max_groups;
   while (groups > 1 && groups * device.cost.SecondsOf(RowsOfGroup(device, groups)) > max_busy_seconds) --groups;

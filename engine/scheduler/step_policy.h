@@ -27,8 +27,19 @@ struct StepPolicy {
   // Time of a step of all, and of the prompts that come meanwhile, above which newcomers join it: their own steps would
   // take the time that others need.
   double join_seconds = 0.060;
-  // The same where readers take all that the device makes: more than `read_ahead_share` of the streams of a step are
-  // read by `read_ahead` faster than they are played. An application's queues take a second in advance.
+  // The same up to which others make way for newcomers: a step of others has `way_rows` rows at most, beside streams
+  // that can't wait, and is submitted `queue_reserve` before the device is done with what was submitted. A newcomer
+  // waits for all that was submitted before. GPUs have graphs for multiples of 128 rows; 256 take less time a row than
+  // 128.
+  double way_seconds = 0.055;
+  size_t way_rows = 256;
+  std::chrono::milliseconds queue_reserve{5};
+  // Time for which others have sound in store, at least: below it a whole step of them comes along with newcomers.
+  // Small steps of newcomers would fill the device until the others had none.
+  std::chrono::milliseconds way_store{160};
+  // Time of a step of all above which newcomers join it where readers take all that the device makes: more than
+  // `read_ahead_share` of the streams of a step are read by `read_ahead` faster than they are played. An application's
+  // queues take a second in advance.
   double join_read_ahead_seconds = 0.020;
   std::chrono::milliseconds read_ahead{1500};
   double read_ahead_share = 0.25;
@@ -51,6 +62,13 @@ struct StepPolicy {
   bool HasOwnStep(const DeviceView& device, const StreamView& stream) const;
   // Returns true if the stream must join a step of `rows` newcomers and others: it can't wait for the one after it.
   bool ComesAlong(const DeviceView& device, const StreamView& stream, size_t rows, StreamClock::time_point now) const;
+
+  // Returns true if others make way for newcomers. All have to be real-time: steps with others are long in any case.
+  bool MakesWay(const DeviceView& device) const;
+  // Returns the time from which a step of others that make way is submitted.
+  StreamClock::time_point SubmitFrom(const DeviceView& device) const { return device.done_at - queue_reserve; }
+  // Returns true if the stream, which makes way, should get its frame before those of newcomers alone.
+  bool IsLow(const StreamView& stream, StreamClock::time_point now) const;
 
   // Returns true if `ready` streams are enough for a step, or a step's time can't be predicted yet.
   bool IsEnough(const DeviceView& device, size_t ready) const;

@@ -45,14 +45,15 @@ TEST_F(ColdStartTest, NobodyIsLateOrRefused) {
   for (const Row& row : std::vector<Row>{{"0.6B", DeviceTimes::Exact06B(), 1000},
                                          {"1.7B", DeviceTimes::Exact17B(), 950},
                                          {"1.7B, fewer", DeviceTimes::Exact17B(), 850}}) {
-    for (const int ramp : {2, 4, 8}) {
+    for (const int ramp : {1, 2, 4, 8}) {
       SCOPED_TRACE(std::string(row.name) + " within " + std::to_string(ramp) + " s");
       const SimulatedResults results = Run(Crowd(row.times, row.streams, ramp));
       EXPECT_EQ(results.late(), 0) << "the longest gap is " << results.longest_gap << " ms";
       EXPECT_EQ(results.refused, 0);
       EXPECT_EQ(results.most_at_once, static_cast<size_t>(row.streams));
       EXPECT_GE(results.first_sounds.size(), static_cast<size_t>(row.streams));
-      EXPECT_LE(SimulatedResults::Quantile(results.first_sounds, 0.95), 1000);
+      const double most_ms = ramp == 1 ? 1500 : 1000;  // within 1 s they have to wait for each other's prompts
+      EXPECT_LE(SimulatedResults::Quantile(results.first_sounds, 0.95), most_ms);
     }
   }
 }
@@ -73,6 +74,27 @@ TEST_F(ColdStartTest, RequestsAtRandomDoNotWait) {
     EXPECT_EQ(results.late(), 0) << row.arrivals;
     EXPECT_GT(results.first_frames.size(), row.arrivals * 2) << row.arrivals;
     EXPECT_LE(SimulatedResults::Quantile(results.first_frames, 0.95), row.most_ms) << row.arrivals;
+  }
+}
+
+// A newcomer that waited for steps of all had 41 ms at p95 of the times of a device, and 54 if it was 10 % slower.
+TEST_F(ColdStartTest, AHundredRequestsASecondDoNotWaitForStepsOfAll) {
+  struct Row {
+    double slower, max_ms;
+  };
+  for (const Row& row : std::vector<Row>{{0.9, 28}, {1, 30}, {1.1, 35}}) {
+    for (const unsigned seed : {1U, 2U, 3U}) {
+      SCOPED_TRACE(std::to_string(row.slower) + " times as slow, seed " + std::to_string(seed));
+      const SimulatedResults results = Run({.times = DeviceTimes::Exact17B(),
+                                            .arrivals = 100,
+                                            .least_frames = 30,
+                                            .most_frames = 95,
+                                            .slower = row.slower,
+                                            .seed = seed});
+      EXPECT_EQ(results.late(), 0);
+      EXPECT_GT(results.most_at_once, 500U);
+      EXPECT_LE(SimulatedResults::Quantile(results.first_frames, 0.95), row.max_ms);
+    }
   }
 }
 

@@ -164,6 +164,42 @@ TEST(StepPolicyTest, ANewcomersStepTakesAlongThoseThatCantWait) {
   EXPECT_TRUE(comes(Speaking(2))) << "the step would begin too late";
 }
 
+TEST(StepPolicyTest, OthersMakeWayWhileTheyLeaveTimeForNewcomersOwnSteps) {
+  struct Row {
+    const char* name;
+    double all_ms;
+    int real_time, speaking;
+    bool many, known, makes_way;
+  };
+  for (const Row& row : std::vector<Row>{{"short steps", 54, 400, 400, true, true, true},
+                                         {"long steps", 56, 400, 400, true, true, false},
+                                         {"beside speech for files", 54, 399, 400, true, true, false},
+                                         {"nobody speaks", 54, 0, 0, true, true, false},
+                                         {"few slots", 54, 400, 400, false, true, false},
+                                         {"no times yet", 54, 400, 400, true, false, false}}) {
+    DeviceView device = DeviceOf(row.all_ms, row.speaking);
+    device.real_time = row.real_time;
+    device.many = row.many;
+    device.cost.known = row.known;
+    EXPECT_EQ(StepPolicy().MakesWay(device), row.makes_way) << row.name;
+  }
+  DeviceView device = DeviceOf(54);
+  device.done_at = kStepNow + milliseconds(20);
+  EXPECT_EQ(StepPolicy().SubmitFrom(device), kStepNow + milliseconds(15));
+  // 25 prompts a second of 1 ms each are 2 ms in a frame's time.
+  device.cost.prompt = 1e-3;
+  device.prompts_a_second = 25;
+  EXPECT_FALSE(StepPolicy().MakesWay(device));
+}
+
+TEST(StepPolicyTest, AStreamIsLowWithoutTwoFramesInStore) {
+  EXPECT_FALSE(StepPolicy().IsLow(Speaking(2), kStepNow));
+  EXPECT_TRUE(StepPolicy().IsLow(Speaking(1), kStepNow));
+  StreamView stream = Speaking(4);
+  stream.plays = false;
+  EXPECT_TRUE(StepPolicy().IsLow(stream, kStepNow)) << "its first frame is awaited";
+}
+
 TEST(StepPolicyTest, EnoughStreamsAreAGroupOfThoseThatSpeak) {
   struct Row {
     const char* name;
