@@ -87,6 +87,7 @@ TEST_F(ColdStartTest, AHundredRequestsASecondDoNotWaitForStepsOfAll) {
       SCOPED_TRACE(std::to_string(row.slower) + " times as slow, seed " + std::to_string(seed));
       const SimulatedResults results = Run({.times = DeviceTimes::Exact17B(),
                                             .arrivals = 100,
+                                            .seconds = 12,
                                             .least_frames = 30,
                                             .most_frames = 95,
                                             .slower = row.slower,
