@@ -39,7 +39,7 @@ bool StepPlanner::TakeFromReady() {
       end = std::partition(others, ready.end(),
                            [&](const RunningPtr& r) { return step.ComesAlong(device, r->View(), ready.size(), now); });
       const auto is_low = [&](const RunningPtr& r) { return step.IsLow(r->View(), now); };
-      if (full && (step_of_all_ || std::any_of(end, ready.end(), is_low))) end = FillStep(end);
+      if (full && (step_of_all_ || std::count_if(end, ready.end(), is_low) >= step.way_low)) end = FillStep(end);
     }
   }
   candidates_.assign(std::move_iterator(ready.begin()), std::move_iterator(end));

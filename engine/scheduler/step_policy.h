@@ -34,9 +34,11 @@ struct StepPolicy {
   double way_seconds = 0.055;
   size_t way_rows = 256;
   std::chrono::milliseconds queue_reserve{5};
-  // Time for which others have sound in store, at least: below it a whole step of them comes along with newcomers.
-  // Small steps of newcomers would fill the device until the others had none.
+  // A whole step of others comes along with newcomers once `way_low` of them have sound in store for less than
+  // `way_store`. Small steps of newcomers would fill the device until the others had none. Streams that have just begun
+  // have as little.
   std::chrono::milliseconds way_store{160};
+  std::ptrdiff_t way_low = 16;
   // Time of a step of all above which newcomers join it where readers take all that the device makes: more than
   // `read_ahead_share` of the streams of a step are read by `read_ahead` faster than they are played. An application's
   // queues take a second in advance.
@@ -67,7 +69,7 @@ struct StepPolicy {
   bool MakesWay(const DeviceView& device) const;
   // Returns the time from which a step of others that make way is submitted.
   StreamClock::time_point SubmitFrom(const DeviceView& device) const { return device.done_at - queue_reserve; }
-  // Returns true if the stream, which makes way, should get its frame before those of newcomers alone.
+  // Returns true if the stream, which makes way, has little sound in store: see way_store.
   bool IsLow(const StreamView& stream, StreamClock::time_point now) const;
 
   // Returns true if `ready` streams are enough for a step, or a step's time can't be predicted yet.
