@@ -3,6 +3,7 @@
 
 #include <sys/mman.h>
 
+#include <algorithm>
 #include <array>
 #include <boost/context/fiber.hpp>
 #include <boost/context/preallocated.hpp>
@@ -40,9 +41,7 @@ struct Thread {
   int lane = 0;
   bool has_returned = false;
   Place place;
-  // Since it last waited.
-  const void* first_read = nullptr;
-  const void* last_read = nullptr;
+  std::vector<const void*> reads;  // since it last waited
 };
 
 struct Warp {
@@ -164,7 +163,7 @@ Exchanged Exchange(const void* value, size_t bytes, const Place& place) {
   Warp& warp = *current->warp;
   const unsigned exchange = warp.exchange;
   current->place = place;
-  current->first_read = current->last_read = nullptr;
+  current->reads.clear();
   auto& values = warp.values[exchange % 2];
   if (bytes > 0) std::memcpy(values[current->lane], value, bytes);
   if (warp.returned > 0) Fail("threads of this warp have returned", warp);
@@ -189,7 +188,7 @@ bool AwaitBarrier(int number, int threads, bool value, const Place& place) {
   Barrier& barrier = block.barriers.at(static_cast<size_t>(number));
   const unsigned phase = barrier.phase;
   current->place = place;
-  current->first_read = current->last_read = nullptr;
+  current->reads.clear();
   barrier.any |= value;
   if (++barrier.arrived < (threads > 0 ? threads : block.threads)) {
     while (barrier.phase == phase) Yield();
@@ -204,15 +203,14 @@ bool AwaitBarrier(int number, int threads, bool value, const Place& place) {
 
 void Poll(const Place& place) {
   current->place = place;
-  current->first_read = current->last_read = nullptr;
+  current->reads.clear();
   current->warp->polled = true;
   Yield();
 }
 
 void NoteRead(const void* address, const Place& place) {
-  if (current->first_read == address || current->last_read == address) Poll(place);
-  if (current->first_read == nullptr) current->first_read = address;
-  current->last_read = address;
+  if (std::find(current->reads.begin(), current->reads.end(), address) != current->reads.end()) Poll(place);
+  current->reads.push_back(address);
 }
 
 void Changed() { ++changes; }
