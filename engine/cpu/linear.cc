@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "base/of_thread.h"
 #include "cpu/bf16_kernels.h"
 #include "cpu/scratch.h"
 
@@ -43,7 +44,7 @@ struct Linear::Inputs {
   };
 
   Inputs(const Linear& linear, ThreadPool& pool, const float* x, int64_t m) : floats(x) {
-    thread_local Scratch scratch;
+    auto& scratch = OfThread<Scratch>();
     const int64_t cols = linear.in();
     switch (linear.arithmetic_) {
       case Arithmetic::kF32:

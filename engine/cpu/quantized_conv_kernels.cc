@@ -7,7 +7,9 @@
 #include <cstring>
 #include <limits>
 #include <type_traits>
+#include <vector>
 
+#include "base/of_thread.h"
 #include "cpu/bf16_kernels.h"
 #include "cpu/vector_targets.h"
 
@@ -159,7 +161,10 @@ void PrepareBF16Row(const float* values, int64_t in, std::byte* y) {
 void PrepareRows(const ProductConvView& view, const SnakeView* snake, const float* x, int64_t rows, std::byte* y) {
   const F32 d;
   const int64_t in = view.in;
-  static thread_local std::vector<float> scratch;
+  struct Scratch {
+    std::vector<float> values;
+  };
+  std::vector<float>& scratch = OfThread<Scratch>().values;
   if (snake != nullptr && scratch.size() < static_cast<size_t>(in)) scratch.resize(static_cast<size_t>(in));
   for (int64_t t = 0; t < rows; ++t, x += in, y += view.row_bytes()) {
     const float* values = x;

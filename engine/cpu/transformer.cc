@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "base/of_thread.h"
 #include "cpu/kernels.h"
 #include "cpu/scratch.h"
 
@@ -171,8 +172,11 @@ void Transformer::CopyQueries(int index, const Row& row, const float* q) const {
 
 void Transformer::AttendRow(int index, int64_t row, int64_t first_head, int64_t end_head) {
   // Called by all pool threads at once: each has its own scratch, reused from call to call.
-  thread_local std::vector<KeyValueSpan> spans;
-  thread_local std::vector<float> scores;
+  struct Scratch {
+    std::vector<KeyValueSpan> spans;
+    std::vector<float> scores;
+  };
+  auto& [spans, scores] = OfThread<Scratch>();
   const Row& place = rows_[static_cast<size_t>(row)];
   const int64_t head_dim = config_.head_dim;
   const int64_t group = config_.num_heads / config_.num_kv_heads;

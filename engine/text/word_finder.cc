@@ -9,6 +9,7 @@
 #include <memory>
 #include <utility>
 
+#include "base/of_thread.h"
 #include "qtts/text_check.h"
 #include "qtts/utf8.h"
 #include "text/icu_handles.h"
@@ -35,14 +36,14 @@ bool Extends(char32_t code) {
   }
 }
 
-// Returns one for each thread, since it takes time to open. Null if there is no memory for it.
-UBreakIterator* WordBreaks() {
-  thread_local const std::unique_ptr<UBreakIterator, CloseBreaks> breaks = [] {
+// One for each thread, since it takes time to open. Null if there was no memory for it.
+struct WordBreaks {
+  static std::unique_ptr<UBreakIterator, CloseBreaks> Open() {
     UErrorCode error = U_ZERO_ERROR;
     return std::unique_ptr<UBreakIterator, CloseBreaks>(ubrk_open(UBRK_WORD, "", nullptr, 0, &error));
-  }();
-  return breaks.get();
-}
+  }
+  const std::unique_ptr<UBreakIterator, CloseBreaks> breaks = Open();
+};
 
 }  // namespace
 
@@ -74,7 +75,7 @@ std::vector<TextRange> WordFinder::Take() { return std::exchange(words_, {}); }
 void WordFinder::Segment(size_t bytes) {
   const std::string_view text = std::string_view(pending_).substr(0, bytes);
   UErrorCode error = U_ZERO_ERROR;
-  UBreakIterator* const breaks = WordBreaks();
+  UBreakIterator* const breaks = OfThread<WordBreaks>().breaks.get();
   const std::unique_ptr<UText, CloseText> opened(
       utext_openUTF8(nullptr, text.data(), static_cast<int64_t>(text.size()), &error));
   if (breaks != nullptr) ubrk_setUText(breaks, opened.get(), &error);
