@@ -116,7 +116,7 @@ def test_disconnects_and_cancels_at_random_frames(start):
             response.close()
             return
         with server.stream() as stream:
-            stream.send("session.config", response_format="pcm", stream_audio=True)
+            stream.send("session.config", response_format="pcm", stream_audio=True, seed=1)
             stream.send("input.text", text=LONG)
             received, most = 0, chance.randrange(20 * FRAME)
             while received <= most:
@@ -240,7 +240,7 @@ def test_readers_that_do_not_read(start):
     length = len(element(LONG, seed=1))
     stuck = [server.begin(input=LONG, seed=1, pace=0) for _ in range(3)]
     with server.stream() as stream:
-        stream.send("session.config", response_format="pcm", stream_audio=True, pace=0)
+        stream.send("session.config", response_format="pcm", stream_audio=True, pace=0, seed=1)
         stream.send("input.text", text=LONG)
         stream.send("input.done")
         check_same(server)
@@ -374,7 +374,7 @@ def test_sessions_are_told_when_the_time_to_drain_is_over(start):
     server = start("--drain-timeout", "0.5", "--slots", "2", "--max-wait", "600")
     with server.stream() as growing, server.stream() as whole, server.stream() as waiting:
         for stream in (growing, whole):
-            stream.send("session.config", response_format="pcm", stream_audio=True, pace=0.2)
+            stream.send("session.config", response_format="pcm", stream_audio=True, pace=0.2, seed=1)
             stream.send("input.text", text=LONG)
             stream.until("audio.start")
         for _ in range(2):
