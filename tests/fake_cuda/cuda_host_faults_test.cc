@@ -88,7 +88,8 @@ class CudaFaultTest : public ::testing::TestWithParam<Model> {
     EXPECT_EQ(Count(fake_cuda::calls(), "FrameKernel") > 0, GetParam() == Model::kPersistentKernel);
     // Failing every call would take too long, so this picks some of each name at random.
     std::map<std::string, std::vector<size_t>> by_name;
-    for (size_t i = 0; i < life.calls; ++i) by_name[fake_cuda::calls()[i]].push_back(i + 1);
+    names_.assign(fake_cuda::calls().begin(), fake_cuda::calls().begin() + static_cast<std::ptrdiff_t>(life.calls));
+    for (size_t i = 0; i < life.calls; ++i) by_name[names_[i]].push_back(i + 1);
     std::vector<size_t> some;
     for (const auto& [name, numbers] : by_name) std::ranges::sample(numbers, std::back_inserter(some), 3, random_);
     std::ranges::sample(some, std::back_inserter(calls_), 40, random_);
@@ -96,7 +97,8 @@ class CudaFaultTest : public ::testing::TestWithParam<Model> {
 
   std::mt19937 random_{std::random_device()()};
   RandomModel model_{SpecOf(GetParam())};
-  std::vector<size_t> calls_;  // numbers of the calls to fail, from 1
+  std::vector<std::string> names_;  // of all calls
+  std::vector<size_t> calls_;       // numbers of the calls to fail, from 1
 };
 
 TEST_P(CudaFaultTest, ALostDeviceIsOneErrorAndEverythingIsFreed) {
@@ -114,6 +116,8 @@ TEST_P(CudaFaultTest, ALostDeviceIsOneErrorAndEverythingIsFreed) {
 
 TEST_P(CudaFaultTest, WhatIsOutOfMemoryOnceWorksTheNextTime) {
   for (const size_t n : calls_) {
+    // It takes no memory. Kernels are chosen by what it says, so some would then be wrong for the device.
+    if (names_[n - 1] == "cudaGetDevice") continue;
     fake_cuda::Reset();
     fake_cuda::FailCall(n, cudaErrorMemoryAllocation, /*for_ever=*/false);
     const Status status = Live(model_.checkpoint(), SlotsOf(GetParam())).status;
