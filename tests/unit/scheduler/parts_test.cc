@@ -53,17 +53,17 @@ class PartsTest : public SchedulerTest {
 };
 
 TEST_F(PartsTest, APartBeginsWhereTheLastOneEnds) {
-  script_.frames_by_seed = {{Part(0), 7}, {Part(1), 9}, {Part(2), 4}};
+  script_->frames_by_seed = {{Part(0), 7}, {Part(1), 9}, {Part(2), 4}};
   const auto stream = StartRequest(LongText());
   EXPECT_EQ(ReadParts(*stream), Repeat({7, 9, 4}));
   EXPECT_EQ(stream->end_reason(), EndReason::kComplete);
-  EXPECT_EQ(script_.most_open_slots, 1);
+  EXPECT_EQ(script_->most_open_slots, 1);
 }
 
 TEST_F(PartsTest, FramesInFlightOfAnEndedPartAreDropped) {
-  script_.beside_host = true;
-  script_.max_outstanding = 3;
-  script_.frames_by_seed = {{Part(0), 7}, {Part(1), 9}, {Part(2), 4}};
+  script_->beside_host = true;
+  script_->max_outstanding = 3;
+  script_->frames_by_seed = {{Part(0), 7}, {Part(1), 9}, {Part(2), 4}};
   const auto stream = StartRequest(LongText());
   EXPECT_EQ(ReadParts(*stream), Repeat({7, 9, 4}));
 }
@@ -96,11 +96,11 @@ TEST_F(PartsTest, OtherwiseATextIsOnePart) {
 }
 
 TEST_F(PartsTest, TheNextPartComesBeforeStreamsThatWaitForASlot) {
-  script_.max_slots = 1;
-  script_.frames_by_seed[50] = 3;
-  script_.frames_by_seed[Part(0)] = 30;
+  script_->max_slots = 1;
+  script_->frames_by_seed[50] = 3;
+  script_->frames_by_seed[Part(0)] = 30;
   const auto stream = StartRequest(LongText(), 3);
-  ASSERT_TRUE(Await([&] { return script_.open_slots == 1; }));
+  ASSERT_TRUE(Await([&] { return script_->open_slots == 1; }));
   Request other;
   other.text = "Hello.";
   other.seed = 50;
@@ -108,12 +108,12 @@ TEST_F(PartsTest, TheNextPartComesBeforeStreamsThatWaitForASlot) {
   ASSERT_TRUE(AwaitWaiting(1));
   EXPECT_EQ(ReadParts(*stream), Repeat({30, 5, 5}));
   EXPECT_EQ(ReadAll(*waiting, 50).size(), 3U);
-  const std::lock_guard lock(script_.mutex);
-  EXPECT_EQ(script_.pieces, (std::vector<uint64_t>{Part(0), Part(1), Part(2), 50}));
+  const auto script = script_.Lock();
+  EXPECT_EQ(script->pieces, (std::vector<uint64_t>{Part(0), Part(1), Part(2), 50}));
 }
 
 TEST_F(PartsTest, TheNextPartIsNotRefusedForWantOfASlot) {
-  script_.max_slots = 1;
+  script_->max_slots = 1;
   Request request = LongText("one two three four five six seven a ------ ---- ---");
   request.more_text = true;
   request.max_wait = std::chrono::nanoseconds(0);
@@ -122,9 +122,9 @@ TEST_F(PartsTest, TheNextPartIsNotRefusedForWantOfASlot) {
   for (int i = 0; i < 5; ++i) ASSERT_EQ(stream->Read(&frame, true), ReadState::kFrame);
   // Between its parts another stream takes the slot.
   ASSERT_TRUE(AwaitOccupancy([](const Occupancy& now) { return now.free_slots == 1; }));
-  script_.frames_by_seed[50] = 30;
+  script_->frames_by_seed[50] = 30;
   const auto other = Start(50, {.lead = 3});
-  ASSERT_TRUE(Await([&] { return script_.open_slots == 1; }));
+  ASSERT_TRUE(Await([&] { return script_->open_slots == 1; }));
   ASSERT_TRUE(stream->Append(" eight nine ten").ok());
   ASSERT_TRUE(stream->FinishText().ok());
   ASSERT_TRUE(AwaitWaiting(1));
@@ -135,7 +135,7 @@ TEST_F(PartsTest, TheNextPartIsNotRefusedForWantOfASlot) {
 }
 
 TEST_F(PartsTest, GrowingTextGivesTheSame) {
-  script_.frames_by_seed = {{Part(0), 7}, {Part(1), 9}, {Part(2), 4}};
+  script_->frames_by_seed = {{Part(0), 7}, {Part(1), 9}, {Part(2), 4}};
   for (const size_t size : {1, 3, 10}) {
     Request request = LongText("");
     request.more_text = true;
@@ -178,8 +178,8 @@ TEST_F(PartsTest, TextThatEndsBetweenPartsEndsTheStream) {
 }
 
 TEST_F(PartsTest, AMissedEndEndsItsPartAlone) {
-  script_.frames_by_seed = {{Part(0), 600}, {Part(1), 9}, {Part(2), 4}};
-  script_.silent_seeds = {Part(0)};
+  script_->frames_by_seed = {{Part(0), 600}, {Part(1), 9}, {Part(2), 4}};
+  script_->silent_seeds = {Part(0)};
   Request request = LongText();
   request.runaway_guard = true;
   const auto stream = StartRequest(request, 100);
@@ -191,7 +191,7 @@ TEST_F(PartsTest, AMissedEndEndsItsPartAlone) {
 }
 
 TEST_F(PartsTest, MaxNewTokensIsOfEachPartAndMaxFramesOfAll) {
-  script_.frames_by_seed = {{Part(0), 50}, {Part(1), 50}, {Part(2), 4}};
+  script_->frames_by_seed = {{Part(0), 50}, {Part(1), 50}, {Part(2), 4}};
   Request request = LongText();
   request.settings.max_new_tokens = 11;
   const auto each = StartRequest(request);
@@ -204,7 +204,7 @@ TEST_F(PartsTest, MaxNewTokensIsOfEachPartAndMaxFramesOfAll) {
 }
 
 TEST_F(PartsTest, AnErrorEndsAll) {
-  script_.open_error_by_seed[Part(1)] = Status::Internal("no");
+  script_->open_error_by_seed[Part(1)] = Status::Internal("no");
   const auto stream = StartRequest(LongText());
   EXPECT_EQ(ReadParts(*stream), Repeat({5}));
   EXPECT_EQ(stream->end_reason(), EndReason::kError);

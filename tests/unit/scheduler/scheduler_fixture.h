@@ -9,7 +9,6 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <thread>
 #include <utility>
@@ -49,7 +48,7 @@ class SchedulerTest : public testing::Test {
 
   void TearDown() override {
     scheduler_.reset();
-    EXPECT_EQ(script_.open_slots, 0) << "slots leaked";
+    EXPECT_EQ(script_->open_slots, 0) << "slots leaked";
   }
 
   Scheduler& scheduler() {
@@ -90,8 +89,8 @@ class SchedulerTest : public testing::Test {
   // Waits until `condition` holds, evaluated under the script's lock.
   template <typename Condition>
   bool Await(const Condition& condition) {
-    std::unique_lock lock(script_.mutex);
-    return script_.changed.wait_for(lock, std::chrono::seconds(300), condition);
+    auto script = script_.Lock();
+    return script.WaitFor(std::chrono::seconds(300), condition);
   }
   template <typename Condition>
   bool AwaitOccupancy(const Condition& condition) {
@@ -109,10 +108,7 @@ class SchedulerTest : public testing::Test {
 
   // Waits until `seed` has `count` steps submitted; then makes sure that no more come.
   std::vector<int32_t> SettledText(uint64_t seed, size_t count) {
-    std::unique_lock lock(script_.mutex);
-    EXPECT_TRUE(script_.changed.wait_for(lock, std::chrono::seconds(300),
-                                         [&] { return script_.text_by_seed[seed].size() >= count; }));
-    lock.unlock();
+    EXPECT_TRUE(Await([&] { return script_->text_by_seed[seed].size() >= count; }));
     std::this_thread::sleep_for(std::chrono::milliseconds(30));
     return script_.Text(seed);
   }
@@ -128,8 +124,8 @@ class SchedulerTest : public testing::Test {
   }
   // Number of rows of the step with the first frame of `seed`; 0: there was none.
   size_t RowsOfFirstStep(uint64_t seed) {
-    const std::lock_guard lock(script_.mutex);
-    for (const std::vector<uint64_t>& step : script_.submissions) {
+    const auto script = script_.Lock();
+    for (const std::vector<uint64_t>& step : script->submissions) {
       if (std::find(step.begin(), step.end(), seed) != step.end()) return step.size();
     }
     return 0;
@@ -138,7 +134,7 @@ class SchedulerTest : public testing::Test {
   inline static std::shared_ptr<const Tokenizer> tokenizer_;
   inline static std::shared_ptr<const PromptBuilder> prompts_;
   inline static int32_t pad_, eos_;
-  BackendScript script_;
+  SharedScript script_;
   std::unique_ptr<Scheduler> scheduler_;
 };
 

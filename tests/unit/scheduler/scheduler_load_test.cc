@@ -9,7 +9,6 @@
 #include <deque>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <string_view>
 #include <thread>
@@ -37,23 +36,23 @@ constexpr auto kLongestDelay = milliseconds(10);
 constexpr auto kMeanDelay = milliseconds(1);
 
 TEST_F(SchedulerTest, NewcomersToManyVoicesHaveTwoStepsOfTheirOwn) {
-  script_.max_slots = 100;
-  script_.beside_host = true;
-  for (uint64_t seed = 1; seed <= 20; ++seed) script_.frames_by_seed[seed] = 40;
+  script_->max_slots = 100;
+  script_->beside_host = true;
+  for (uint64_t seed = 1; seed <= 20; ++seed) script_->frames_by_seed[seed] = 40;
   for (int attempt = 0; attempt < kAttempts; ++attempt) {
     int own = 0, shared = 0;  // steps of newcomers
     scheduler_ = nullptr;
-    script_.submissions.clear();
-    script_.longest_pause = {};
+    script_->submissions.clear();
+    script_->longest_pause = {};
     std::vector<std::shared_ptr<StreamState>> streams;
     for (uint64_t seed = 1; seed <= 20; ++seed) {
       streams.push_back(Start(seed));
       std::this_thread::sleep_for(milliseconds(1));
     }
     for (uint64_t seed = 1; seed <= 20; ++seed) EXPECT_EQ(ReadAll(*streams[seed - 1], seed).size(), 40U);
-    std::lock_guard lock(script_.mutex);
+    const auto script = script_.Lock();
     std::map<uint64_t, int> frames;
-    for (const std::vector<uint64_t>& submission : script_.submissions) {
+    for (const std::vector<uint64_t>& submission : script->submissions) {
       const auto newcomers =
           std::count_if(submission.begin(), submission.end(), [&](uint64_t s) { return frames[s] < 2; });
       if (newcomers == static_cast<ptrdiff_t>(submission.size())) {
@@ -63,7 +62,7 @@ TEST_F(SchedulerTest, NewcomersToManyVoicesHaveTwoStepsOfTheirOwn) {
       }
       for (const uint64_t seed : submission) ++frames[seed];
     }
-    if (own <= 4 * shared && script_.longest_pause > kLongestPause) continue;
+    if (own <= 4 * shared && script->longest_pause > kLongestPause) continue;
     EXPECT_GT(own, 4 * shared);
     return;
   }
@@ -80,23 +79,23 @@ class BusyDeviceTest : public SchedulerTest, public ::testing::WithParamInterfac
 
   void Begin() {
     scheduler_ = nullptr;
-    script_.max_slots = 100;
-    script_.beside_host = true;
-    script_.time_of_row = std::chrono::microseconds(GetParam());
-    script_.submissions.clear();
-    script_.made_by_seed.clear();
-    script_.longest_delay = script_.delays = {};
-    script_.delayed_steps = 0;
-    for (uint64_t seed = 1; seed <= kNewcomer; ++seed) script_.frames_by_seed[seed] = 1000000;
+    script_->max_slots = 100;
+    script_->beside_host = true;
+    script_->time_of_row = std::chrono::microseconds(GetParam());
+    script_->submissions.clear();
+    script_->made_by_seed.clear();
+    script_->longest_delay = script_->delays = {};
+    script_->delayed_steps = 0;
+    for (uint64_t seed = 1; seed <= kNewcomer; ++seed) script_->frames_by_seed[seed] = 1000000;
     streams_.clear();
     for (uint64_t seed = 1; seed <= kStreams; ++seed) streams_.push_back(Start(seed));
     ReadUntilStepTimeIsKnown(streams_);
   }
   // Whether the steps so far took as long as scripted. `late`: by which something else came.
   bool InTime(std::chrono::nanoseconds late = {}) {
-    const std::lock_guard lock(script_.mutex);
-    return std::max(script_.longest_delay, late) <= kLongestDelay &&
-           script_.delays <= script_.delayed_steps * std::chrono::nanoseconds(kMeanDelay);
+    const auto script = script_.Lock();
+    return std::max(script->longest_delay, late) <= kLongestDelay &&
+           script->delays <= script->delayed_steps * std::chrono::nanoseconds(kMeanDelay);
   }
 
   Streams streams_;
@@ -151,10 +150,7 @@ TEST_P(BusyDeviceTest, FirstFramesComeTogether) {
     Frame frame;
     const ReadState state = newcomer->Read(&frame, true);
     size_t made = 0;  // when the first is there
-    {
-      const std::lock_guard lock(script_.mutex);
-      made = script_.made_by_seed[kNewcomer];
-    }
+    made = script_->made_by_seed[kNewcomer];
     const bool in_time = InTime();
     if (state == ReadState::kFrame) {
       EXPECT_EQ(frame.index, 0);
@@ -177,15 +173,15 @@ TEST_F(SchedulerTest, NewcomersTakeAlongWhoCannotWait) {
   constexpr uint64_t kStreams = 4;
   constexpr uint64_t kNewcomers = 150;
   constexpr auto kBetweenNewcomers = std::chrono::milliseconds(3);  // each has two steps of its own
-  script_.max_slots = 400;
-  script_.beside_host = true;
-  script_.time_of_step = std::chrono::milliseconds(2);
-  script_.time_of_row = std::chrono::microseconds(10);
-  for (uint64_t seed = 1; seed <= kStreams; ++seed) script_.frames_by_seed[seed] = 1000000;
-  for (uint64_t i = 1; i <= kNewcomers; ++i) script_.frames_by_seed[kStreams + i] = 2;
+  script_->max_slots = 400;
+  script_->beside_host = true;
+  script_->time_of_step = std::chrono::milliseconds(2);
+  script_->time_of_row = std::chrono::microseconds(10);
+  for (uint64_t seed = 1; seed <= kStreams; ++seed) script_->frames_by_seed[seed] = 1000000;
+  for (uint64_t i = 1; i <= kNewcomers; ++i) script_->frames_by_seed[kStreams + i] = 2;
   for (int attempt = 0; attempt < kAttemptsOfBusyDevice; ++attempt) {
     scheduler_ = nullptr;
-    script_.longest_delay = {};
+    script_->longest_delay = {};
     Streams streams;
     for (uint64_t seed = 1; seed <= kStreams; ++seed) streams.push_back(Start(seed));
     ReadUntilStepTimeIsKnown(streams);
@@ -203,10 +199,7 @@ TEST_F(SchedulerTest, NewcomersTakeAlongWhoCannotWait) {
     }
     // In 450 ms and more there is time for more than 100 frames of each, on a slow host for fewer.
     const int enough = 10 * static_cast<int>(kStreams);
-    {
-      const std::lock_guard lock(script_.mutex);
-      if (read < enough && script_.longest_delay > kLongestDelay) continue;
-    }
+    if (read < enough && script_->longest_delay > kLongestDelay) continue;
     EXPECT_GE(read, enough);
     return;
   }
@@ -219,26 +212,23 @@ TEST_F(SchedulerTest, FramesInStoreLeaveTimeForNewcomers) {
   constexpr uint64_t kStreams = 19;
   constexpr uint64_t kNewcomer = 20;
   constexpr size_t kStore = 1000;
-  script_.max_slots = 100;
-  script_.beside_host = true;
-  script_.time_of_row = std::chrono::microseconds(100);
-  for (uint64_t seed = 1; seed <= kNewcomer; ++seed) script_.frames_by_seed[seed] = 1000000;
+  script_->max_slots = 100;
+  script_->beside_host = true;
+  script_->time_of_row = std::chrono::microseconds(100);
+  for (uint64_t seed = 1; seed <= kNewcomer; ++seed) script_->frames_by_seed[seed] = 1000000;
   for (int attempt = 0; attempt < kAttempts; ++attempt) {
     scheduler_ = nullptr;
-    script_.submissions.clear();
-    script_.longest_pause = {};
+    script_->submissions.clear();
+    script_->longest_pause = {};
     std::vector<std::shared_ptr<StreamState>> streams;
     for (uint64_t seed = 1; seed <= kStreams; ++seed) streams.push_back(Start(seed, {.lead = kStore}));
     // Until a step's time is known.
-    ASSERT_TRUE(Await([&] { return script_.submissions.size() > 60 || script_.longest_pause > kLongestPause; }));
+    ASSERT_TRUE(Await([&] { return script_->submissions.size() > 60 || script_->longest_pause > kLongestPause; }));
     const auto newcomer = Start(kNewcomer);
     Frame frame;
     ASSERT_EQ(newcomer->Read(&frame, true), ReadState::kFrame);
     const size_t rows = RowsOfFirstStep(kNewcomer);
-    {
-      const std::lock_guard lock(script_.mutex);
-      if (rows != 1 && script_.longest_pause > kLongestPause) continue;
-    }
+    if (rows != 1 && script_->longest_pause > kLongestPause) continue;
     EXPECT_EQ(rows, 1U);
     return;
   }
@@ -247,10 +237,10 @@ TEST_F(SchedulerTest, FramesInStoreLeaveTimeForNewcomers) {
 
 // The second frame is submitted before the first is collected. Otherwise a step of others would come between them.
 TEST_F(SchedulerTest, AmongManyVoicesTheFirstTwoFramesAreSubmittedTogether) {
-  script_.beside_host = true;
-  script_.max_outstanding = 3;
+  script_->beside_host = true;
+  script_->max_outstanding = 3;
   for (const int slots : {100, kDefaultVoices}) {
-    script_.max_slots = slots;
+    script_->max_slots = slots;
     scheduler_ = nullptr;
     script_.SetGate(false);
     const auto seed = static_cast<uint64_t>(slots);
@@ -263,28 +253,25 @@ TEST_F(SchedulerTest, AmongManyVoicesTheFirstTwoFramesAreSubmittedTogether) {
 
 TEST_F(SchedulerTest, StreamsWithFramesInStoreAreGatheredWithManyVoices) {
   constexpr size_t kStreams = 40;
-  script_.max_slots = 100;
-  script_.beside_host = true;
-  script_.frames_by_seed[99] = 60;
-  for (uint64_t seed = 1; seed <= kStreams; ++seed) script_.frames_by_seed[seed] = 1000000;
+  script_->max_slots = 100;
+  script_->beside_host = true;
+  script_->frames_by_seed[99] = 60;
+  for (uint64_t seed = 1; seed <= kStreams; ++seed) script_->frames_by_seed[seed] = 1000000;
   EXPECT_EQ(ReadAll(*Start(99), 99).size(), 60U);  // the scheduler now has a measured time of a step
-  ASSERT_TRUE(Await([&] { return script_.open_slots == 0; }));
-  {
-    std::lock_guard lock(script_.mutex);
-    script_.text_by_seed.clear();
-  }
+  ASSERT_TRUE(Await([&] { return script_->open_slots == 0; }));
+  script_->text_by_seed.clear();
   std::vector<std::shared_ptr<StreamState>> streams;
   for (uint64_t seed = 1; seed <= kStreams; ++seed) streams.push_back(Start(seed));
   const auto steps = [&] {
-    std::lock_guard lock(script_.mutex);
+    const auto script = script_.Lock();
     size_t rows = 0;
-    for (const std::vector<uint64_t>& submission : script_.submissions) rows += submission.size();
-    return std::pair(script_.submissions.size(), rows);
+    for (const std::vector<uint64_t>& submission : script->submissions) rows += submission.size();
+    return std::pair(script->submissions.size(), rows);
   };
   ASSERT_TRUE(Await([&] {
-    return std::all_of(script_.text_by_seed.begin(), script_.text_by_seed.end(),
+    return std::all_of(script_->text_by_seed.begin(), script_->text_by_seed.end(),
                        [](const auto& text) { return text.second.size() == 25; }) &&
-           script_.text_by_seed.size() == kStreams;
+           script_->text_by_seed.size() == kStreams;
   }));
   const auto full = steps();
   Frame frame;
@@ -292,7 +279,7 @@ TEST_F(SchedulerTest, StreamsWithFramesInStoreAreGatheredWithManyVoices) {
   // Four are fewer than an eighth of all: the idle device waits an eighth of 80 ms for others.
   const auto rows = [&] {
     size_t sum = 0;
-    for (const std::vector<uint64_t>& submission : script_.submissions) sum += submission.size();
+    for (const std::vector<uint64_t>& submission : script_->submissions) sum += submission.size();
     return sum;
   };
   ASSERT_TRUE(Await([&] { return rows() == full.second + 4; }));
@@ -309,10 +296,10 @@ TEST_F(SchedulerTest, StreamsWithFramesInStoreAreGatheredWithManyVoices) {
 // A step of one stream takes more than 72 ms. A busy machine makes it longer, never shorter, so noise in the step model
 // does not change the result.
 TEST_F(SchedulerTest, NobodyIsAdmittedForWhomTheDeviceHasNoTime) {
-  script_.max_slots = 100;
-  script_.beside_host = true;
-  script_.time_of_row = milliseconds(75);
-  script_.frames_by_seed[1] = 1000000;
+  script_->max_slots = 100;
+  script_->beside_host = true;
+  script_->time_of_row = milliseconds(75);
+  script_->frames_by_seed[1] = 1000000;
   const auto speaking = Start(1);
   Frame frame;
   for (int i = 0; i < 33; ++i) ASSERT_EQ(speaking->Read(&frame, true), ReadState::kFrame);
@@ -326,10 +313,7 @@ TEST_F(SchedulerTest, NobodyIsAdmittedForWhomTheDeviceHasNoTime) {
     EXPECT_NE(stream->status().message().find("the device has no time for another"), std::string::npos)
         << stream->status().message();
   }
-  {
-    std::lock_guard lock(script_.mutex);
-    EXPECT_EQ(script_.most_open_slots, 1);
-  }
+  EXPECT_EQ(script_->most_open_slots, 1);
   // The speaking stream goes on, and the next one gets the free slot.
   ASSERT_EQ(speaking->Read(&frame, true), ReadState::kFrame);
   speaking->Cancel();
@@ -348,10 +332,10 @@ TEST_F(SchedulerTest, LongStepsAreNoSlowDeviceWhileNoUtteranceIsRealTime) {
   for (const bool real_time : {false, true}) {
     slow_lines.clear();
     SetLogSink(&kSlowLines);
-    script_.max_slots = 100;
-    script_.beside_host = true;
-    script_.time_of_row = milliseconds(85);
-    script_.frames_by_seed[1] = 1000000;
+    script_->max_slots = 100;
+    script_->beside_host = true;
+    script_->time_of_row = milliseconds(85);
+    script_->frames_by_seed[1] = 1000000;
     Request request;
     request.text = "Hello.";
     request.seed = 1;
@@ -369,14 +353,11 @@ TEST_F(SchedulerTest, LongStepsAreNoSlowDeviceWhileNoUtteranceIsRealTime) {
 // A step of one stream takes more than 72 ms here, too.
 TEST_F(SchedulerTest, AdmissionIgnoresTheTimeOfUtterancesThatAreNotRealTime) {
   constexpr uint64_t kRealTime = 50;
-  script_.max_slots = 100;
-  script_.beside_host = true;
-  script_.time_of_row = milliseconds(75);
+  script_->max_slots = 100;
+  script_->beside_host = true;
+  script_->time_of_row = milliseconds(75);
   const auto start = [this](uint64_t seed, bool real_time, std::chrono::nanoseconds max_wait) {
-    {
-      std::lock_guard lock(script_.mutex);
-      script_.frames_by_seed[seed] = 1000000;
-    }
+    script_->frames_by_seed[seed] = 1000000;
     Request request;
     request.text = "Hello.";
     request.seed = seed;
@@ -384,7 +365,7 @@ TEST_F(SchedulerTest, AdmissionIgnoresTheTimeOfUtterancesThatAreNotRealTime) {
     request.max_wait = max_wait;
     return StartRequest(request);
   };
-  const auto is_open = [this](int slots) { return Await([this, slots] { return script_.open_slots == slots; }); };
+  const auto is_open = [this](int slots) { return Await([this, slots] { return script_->open_slots == slots; }); };
   std::vector<std::shared_ptr<StreamState>> streams = {start(1, false, Request::kNoLimit)};
   Frame frame;
   for (int i = 0; i < 33; ++i) ASSERT_EQ(streams[0]->Read(&frame, true), ReadState::kFrame);
@@ -432,17 +413,14 @@ TEST_F(SchedulerTest, UtterancesThatAreNotRealTimeGiveWay) {
   constexpr int kFiles = 20;
   constexpr size_t kRowsOfAFrame = 10;  // 8, and what the prediction may be off
   for (const int slots : {kDefaultVoices, 2 * kDefaultVoices}) {
-    script_.max_slots = slots;
-    script_.beside_host = slots > kDefaultVoices;
-    script_.time_of_row = milliseconds(10);
-    script_.submissions.clear();
+    script_->max_slots = slots;
+    script_->beside_host = slots > kDefaultVoices;
+    script_->time_of_row = milliseconds(10);
+    script_->submissions.clear();
     Request request;
     request.text = "Hello.";
     const auto start = [&](uint64_t seed, bool real_time, int frames) {
-      {
-        std::lock_guard lock(script_.mutex);
-        script_.frames_by_seed[seed] = frames;
-      }
+      script_->frames_by_seed[seed] = frames;
       request.seed = seed;
       request.real_time = real_time;
       return StartRequest(request);
@@ -452,21 +430,18 @@ TEST_F(SchedulerTest, UtterancesThatAreNotRealTimeGiveWay) {
       std::deque<FastReader> files;
       for (uint64_t seed = 1; seed <= kFiles; ++seed) files.emplace_back(start(seed, false, 1000000));
       ASSERT_TRUE(Await([this] {
-        return std::count_if(script_.submissions.begin(), script_.submissions.end(),
+        return std::count_if(script_->submissions.begin(), script_->submissions.end(),
                              [](const auto& step) { return step.size() == kFiles; }) >= 4;
       }));
       size_t begin = 0;
-      {
-        std::lock_guard lock(script_.mutex);
-        begin = script_.submissions.size();
-      }
+      begin = script_->submissions.size();
       const auto live = start(kRealTime, true, 30);
       EXPECT_EQ(ReadAll(*live, kRealTime).size(), 30U);
-      std::lock_guard lock(script_.mutex);
+      const auto script = script_.Lock();
       std::map<uint64_t, int> frames;
       bool speaks = false;
-      for (size_t i = begin; i < script_.submissions.size(); ++i) {
-        const std::vector<uint64_t>& step = script_.submissions[i];
+      for (size_t i = begin; i < script->submissions.size(); ++i) {
+        const std::vector<uint64_t>& step = script->submissions[i];
         const auto has_live = std::count(step.begin(), step.end(), kRealTime) > 0;
         if (has_live) {
           EXPECT_LE(step.size(), speaks ? kRowsOfAFrame : 2) << "step " << i - begin;
@@ -486,8 +461,8 @@ TEST_F(SchedulerTest, UtterancesThatAreNotRealTimeGiveWay) {
 // A file is made beside a real-time stream that has no text for now, or whose reader does not read.
 TEST_F(SchedulerTest, NobodyGivesWayToARealTimeStreamThatCannotGoOn) {
   constexpr uint64_t kFile = 9;
-  script_.time_of_row = std::chrono::microseconds(100);
-  script_.frames_by_seed = {{1, 1000000}, {2, 1000000}, {kFile, 100}};
+  script_->time_of_row = std::chrono::microseconds(100);
+  script_->frames_by_seed = {{1, 1000000}, {2, 1000000}, {kFile, 100}};
   const auto awaits_text = Start(1, {.text = "Hello", .more_text = true});
   const auto not_read = Start(2, {.lead = 1});
   ASSERT_TRUE(AwaitOccupancy([](const Occupancy& now) { return now.steps > 0; }));
@@ -502,8 +477,8 @@ TEST_F(SchedulerTest, NobodyGivesWayToARealTimeStreamThatCannotGoOn) {
 
 TEST_F(SchedulerTest, OccupancyCountsSteps) {
   EXPECT_EQ(scheduler().occupancy().steps, 0U);
-  script_.time_of_row = milliseconds(1);
-  script_.frames_by_seed[2] = 3;
+  script_->time_of_row = milliseconds(1);
+  script_->frames_by_seed[2] = 3;
   for (const uint64_t seed : {1, 2}) ReadAll(*Start(seed), seed);
   // 5 and 3 frames, and for each utterance one more step that reports the end.
   ASSERT_TRUE(AwaitOccupancy([](const Occupancy& now) { return now.steps == 10; }));

@@ -7,7 +7,6 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <thread>
 #include <vector>
@@ -24,9 +23,9 @@ using std::chrono::milliseconds;
 // --- pages
 
 TEST_F(SchedulerTest, OccupancyTellsPages) {
-  script_.page_positions = 32;
-  script_.pages = 8;
-  script_.frames_by_seed[1] = 1000000;
+  script_->page_positions = 32;
+  script_->pages = 8;
+  script_->frames_by_seed[1] = 1000000;
   EXPECT_EQ(scheduler().occupancy().pages, 8);
   EXPECT_EQ(scheduler().occupancy().free_pages, 8);
   const auto stream = Start(1, {.lead = 2});
@@ -37,14 +36,14 @@ TEST_F(SchedulerTest, OccupancyTellsPages) {
 }
 
 TEST_F(SchedulerTest, AnUtteranceWaitsWhileThePagesDoNotHoldIt) {
-  script_.page_positions = 32;
-  script_.pages = 8;  // a prompt and its first frames need one or two pages; each speaking stream keeps one in reserve
+  script_->page_positions = 32;
+  script_->pages = 8;  // a prompt and its first frames need one or two pages; each speaking stream keeps one in reserve
   std::vector<std::shared_ptr<StreamState>> streams;
-  for (uint64_t seed = 1; seed <= 6; ++seed) script_.frames_by_seed[seed] = 1000000;
+  for (uint64_t seed = 1; seed <= 6; ++seed) script_->frames_by_seed[seed] = 1000000;
   for (uint64_t seed = 1; seed <= 6; ++seed) streams.push_back(Start(seed, {.lead = 2}));
   // A prompt takes one page. After four of them four pages are free: the reserve of each stream, none for a fifth.
   constexpr int kAdmitted = 4;
-  ASSERT_TRUE(Await([&] { return script_.open_slots == kAdmitted; }));
+  ASSERT_TRUE(Await([&] { return script_->open_slots == kAdmitted; }));
   ASSERT_TRUE(AwaitWaiting(6 - kAdmitted));
   EXPECT_GT(scheduler().occupancy().free_slots, 0);
   const auto refused = Start(7, {.max_wait = milliseconds(20)});
@@ -61,11 +60,11 @@ TEST_F(SchedulerTest, AnUtteranceWaitsWhileThePagesDoNotHoldIt) {
 
 // Contexts are short when utterances begin, so many more would begin than can go on to their ends.
 TEST_F(SchedulerTest, AsManyBeginAsThePagesWillHoldAtTheirEnds) {
-  script_.page_positions = 32;
-  script_.pages = 64;
+  script_->page_positions = 32;
+  script_->pages = 64;
   constexpr int kStreams = 20;
   Streams streams;
-  for (uint64_t seed = 1; seed <= kStreams; ++seed) script_.frames_by_seed[seed] = 1000000;
+  for (uint64_t seed = 1; seed <= kStreams; ++seed) script_->frames_by_seed[seed] = 1000000;
   for (uint64_t seed = 1; seed <= kStreams; ++seed) {
     Request request;
     request.text = "Several words of a text that is long enough for some two hundred frames.";
@@ -74,7 +73,7 @@ TEST_F(SchedulerTest, AsManyBeginAsThePagesWillHoldAtTheirEnds) {
     streams.push_back(StartRequest(request, 2));
   }
   // Each will have 200 positions and those of its prompt, 7 pages: 8 of them take 56 of the 61 that are not kept back.
-  ASSERT_TRUE(Await([&] { return script_.open_slots == 8; }));
+  ASSERT_TRUE(Await([&] { return script_->open_slots == 8; }));
   ASSERT_TRUE(AwaitWaiting(kStreams - 8));
   EXPECT_GT(scheduler().occupancy().free_pages, 40);
   // Where one ends, another begins.
@@ -85,9 +84,9 @@ TEST_F(SchedulerTest, AsManyBeginAsThePagesWillHoldAtTheirEnds) {
 
 // One that ends early leaves its pages to those that need them later.
 TEST_F(SchedulerTest, ShortUtterancesBeginBesideLongOnes) {
-  script_.page_positions = 32;
-  script_.pages = 64;
-  for (uint64_t seed = 1; seed <= 13; ++seed) script_.frames_by_seed[seed] = 1000000;
+  script_->page_positions = 32;
+  script_->pages = 64;
+  for (uint64_t seed = 1; seed <= 13; ++seed) script_->frames_by_seed[seed] = 1000000;
   Streams streams;
   const auto start = [&](uint64_t seed, int64_t max_new_tokens) {
     Request request;
@@ -97,20 +96,20 @@ TEST_F(SchedulerTest, ShortUtterancesBeginBesideLongOnes) {
     streams.push_back(StartRequest(request, 2));
   };
   for (uint64_t seed = 1; seed <= 8; ++seed) start(seed, 200);
-  ASSERT_TRUE(Await([&] { return script_.open_slots == 8; }));
+  ASSERT_TRUE(Await([&] { return script_->open_slots == 8; }));
   for (uint64_t seed = 9; seed <= 12; ++seed) start(seed, 20);
-  ASSERT_TRUE(Await([&] { return script_.open_slots == 12; }));
+  ASSERT_TRUE(Await([&] { return script_->open_slots == 12; }));
   start(13, 200);
   ASSERT_TRUE(AwaitWaiting(1));
   for (const auto& stream : streams) stream->Cancel();
 }
 
 TEST_F(SchedulerTest, APromptThatNeedsMoreThanAllPagesFailsAtOnce) {
-  script_.page_positions = 2;
-  script_.pages = 100;
-  script_.frames_by_seed[1] = 1000000;
+  script_->page_positions = 2;
+  script_->pages = 100;
+  script_->frames_by_seed[1] = 1000000;
   const auto speaking = Start(1, {.lead = 2});
-  ASSERT_TRUE(Await([&] { return script_.open_slots == 1; }));
+  ASSERT_TRUE(Await([&] { return script_->open_slots == 1; }));
   std::string text;
   for (int i = 0; i < 400; ++i) text += " word";
   Request request;
@@ -135,10 +134,10 @@ class FullPagesTest : public SchedulerTest {
   static constexpr int kFrames = 40;  // of each stream; all pages together hold one utterance
 
   void StartBoth(int64_t host_pages = 1000) {
-    script_.page_positions = 4;
-    script_.pages = 1000;
-    script_.host_pages = host_pages;
-    for (const uint64_t seed : {1, 2, 3}) script_.frames_by_seed[seed] = kFrames;
+    script_->page_positions = 4;
+    script_->pages = 1000;
+    script_->host_pages = host_pages;
+    for (const uint64_t seed : {1, 2, 3}) script_->frames_by_seed[seed] = kFrames;
     first_ = Start(1, {.lead = kFirstLead});
     second_ = Start(2, {.lead = kSecondLead});
     SettledText(1, kFirstLead);
@@ -147,13 +146,13 @@ class FullPagesTest : public SchedulerTest {
   }
   // Sets the number of pages to those in use and `more`.
   void SetPages(int64_t more) {
-    std::lock_guard lock(script_.mutex);
-    script_.pages = script_.taken_pages + more;
+    const auto script = script_.Lock();
+    script->pages = script->taken_pages + more;
   }
   void TearDown() override {
     SchedulerTest::TearDown();
-    EXPECT_EQ(script_.taken_pages, 0);
-    EXPECT_EQ(script_.parked_pages, 0);
+    EXPECT_EQ(script_->taken_pages, 0);
+    EXPECT_EQ(script_->parked_pages, 0);
   }
   static void Read(StreamState& stream, int frames) {
     Frame frame;
@@ -188,9 +187,9 @@ TEST_F(FullPagesTest, TheStreamFurthestAheadIsParkedAndComesBack) {
   Read(*second_, 8);
   EXPECT_TRUE(AwaitParked(1));
   {
-    std::lock_guard lock(script_.mutex);
-    EXPECT_EQ(script_.parkings_by_seed[1], 1);
-    EXPECT_EQ(script_.parkings_by_seed[2], 0);
+    const auto script = script_.Lock();
+    EXPECT_EQ(script->parkings_by_seed[1], 1);
+    EXPECT_EQ(script->parkings_by_seed[2], 0);
   }
   EXPECT_EQ(scheduler().occupancy().parkings, 1U);
   EXPECT_GT(scheduler().occupancy().pages, 0);
@@ -234,8 +233,8 @@ TEST_F(FullPagesTest, AParkedStreamComesBackInAnothersPlace) {
   // The second stream is no longer read, so the first one needs pages.
   ExpectRest(*first_, 1, 0);
   ExpectRest(*second_, 2, 8);
-  std::lock_guard lock(script_.mutex);
-  EXPECT_GE(script_.parkings_by_seed[2], 1);
+  const auto script = script_.Lock();
+  EXPECT_GE(script->parkings_by_seed[2], 1);
 }
 
 TEST_F(FullPagesTest, NobodyBeginsWhileThePagesOfParkedStreamsAreMissing) {
@@ -267,20 +266,17 @@ TEST_F(FullPagesTest, AParkedStreamThatNobodyReadsKeepsNobodyOut) {
 TEST_F(SchedulerTest, ExchangesLeaveTimeForOthers) {
   constexpr int64_t kStreams = 6;
   constexpr size_t kLeastFrames = 60;
-  script_.page_positions = 1;
-  script_.pages = 100000;
+  script_->page_positions = 1;
+  script_->pages = 100000;
   std::string text = "Hello";
   for (size_t i = 0; i < kLeastFrames + 10; ++i) text += " word";
   Streams streams;
-  for (uint64_t seed = 0; seed < kStreams; ++seed) script_.frames_by_seed[seed] = 1000;
+  for (uint64_t seed = 0; seed < kStreams; ++seed) script_->frames_by_seed[seed] = 1000;
   for (uint64_t seed = 0; seed < kStreams; ++seed) {
     streams.push_back(Start(seed, {.text = text, .more_text = true, .lead = 1000}));
   }
   for (uint64_t seed = 0; seed < kStreams; ++seed) SettledText(seed, kLeastFrames);
-  {
-    const std::lock_guard lock(script_.mutex);
-    script_.pages = script_.taken_pages / 2 + 30;
-  }
+  script_->pages = script_->taken_pages / 2 + 30;
   // The reader of one takes some frames, so it is not the one that is furthest ahead. Its next frame needs a page, for
   // which three others are parked.
   Frame frame;
@@ -289,8 +285,8 @@ TEST_F(SchedulerTest, ExchangesLeaveTimeForOthers) {
   ASSERT_TRUE(AwaitOccupancy([](const Occupancy& now) { return now.parked == 3; }));
   Streams parked;
   for (uint64_t seed = 0; seed < kStreams; ++seed) {
-    const std::lock_guard lock(script_.mutex);
-    if (script_.parkings_by_seed[seed] > 0) parked.push_back(streams[seed]);
+    const auto script = script_.Lock();
+    if (script->parkings_by_seed[seed] > 0) parked.push_back(streams[seed]);
   }
   ASSERT_EQ(parked.size(), 3U);
   for (const auto& stream : parked) {
@@ -307,22 +303,19 @@ TEST_F(SchedulerTest, ExchangesLeaveTimeForOthers) {
 // A step takes 50 ms, so streams are a few frames ahead of their readers, until no page is free.
 TEST_F(SchedulerTest, WhilePagesAreShortStreamsOfABusyDeviceGetAhead) {
   constexpr size_t kLead = 20;
-  script_.max_slots = 2 * kDefaultVoices;
-  script_.max_outstanding = 2;
-  script_.beside_host = true;
-  script_.time_of_step = milliseconds(50);
-  script_.page_positions = 1000;
-  script_.pages = 1000;
-  for (const uint64_t seed : {1, 2}) script_.frames_by_seed[seed] = 1000;
+  script_->max_slots = 2 * kDefaultVoices;
+  script_->max_outstanding = 2;
+  script_->beside_host = true;
+  script_->time_of_step = milliseconds(50);
+  script_->page_positions = 1000;
+  script_->pages = 1000;
+  for (const uint64_t seed : {1, 2}) script_->frames_by_seed[seed] = 1000;
   const Streams streams = {Start(1, {.lead = kLead}), Start(2, {.lead = kLead})};
   ReadUntilStepTimeIsKnown(streams);
   std::this_thread::sleep_for(milliseconds(500));
   const size_t before = script_.Text(1).size();
   EXPECT_LT(before, 40 + kLead / 2);
-  {
-    const std::lock_guard lock(script_.mutex);
-    script_.pages = script_.taken_pages;
-  }
+  script_->pages = script_->taken_pages;
   ReadFrameOfEach(streams);
   EXPECT_EQ(SettledText(1, 41 + kLead).size(), 41 + kLead);
   for (const auto& stream : streams) stream->Cancel();
@@ -360,14 +353,14 @@ TEST_F(FullPagesTest, IfNobodyCanGoOnTheOneThatCameLastEnds) {
 }
 
 TEST_F(FullPagesTest, AnUtteranceThatAllPagesDoNotHoldEnds) {
-  script_.page_positions = 4;
-  script_.pages = 10;
-  script_.frames_by_seed[1] = 100;
+  script_->page_positions = 4;
+  script_->pages = 10;
+  script_->frames_by_seed[1] = 100;
   const auto stream = Start(1);
   EXPECT_LT(ReadAll(*stream, 1).size(), 40U);
   EXPECT_EQ(stream->end_reason(), EndReason::kError);
   EXPECT_NE(stream->status().message().find("10 pages"), std::string::npos) << stream->status().message();
-  script_.frames_by_seed[2] = 3;
+  script_->frames_by_seed[2] = 3;
   EXPECT_EQ(ReadAll(*Start(2), 2).size(), 3U);
 }
 

@@ -44,8 +44,8 @@ Parts LoadParts() {
 // One utterance, and the rules that hold for it whatever the other streams do.
 class Utterance {
  public:
-  Utterance(const Parts& parts, Scheduler* scheduler, BackendScript* script, uint64_t seed, unsigned random_seed)
-      : parts_(parts), script_(script), seed_(seed), random_(random_seed) {
+  Utterance(const Parts& parts, Scheduler* scheduler, SharedScript* script, uint64_t seed, unsigned random_seed)
+      : parts_(parts), script_(*script), seed_(seed), random_(random_seed) {
     request_.seed = seed;
     request_.text = text_;
     request_.more_text = true;
@@ -56,11 +56,8 @@ class Utterance {
     more_ = random_() % 12;
     limited_ = frames_ > 0 && random_() % 4 == 0;
     if (limited_) request_.settings.max_new_tokens = frames_ + 1;
-    {
-      std::lock_guard lock(script_->mutex);
-      script_->frames_by_seed[seed] = static_cast<int>(frames_);
-      script_->pieces_by_seed[seed] = random_() % 4 == 0 ? 3 : 1;
-    }
+    script_->frames_by_seed[seed] = static_cast<int>(frames_);
+    script_->pieces_by_seed[seed] = random_() % 4 == 0 ? 3 : 1;
     stream_ =
         std::make_shared<StreamState>(parts_.prompts, parts_.tokenizer, request_, lead_, [told = told_] { ++*told; });
     EXPECT_TRUE(stream_->Begin().ok());
@@ -151,7 +148,7 @@ class Utterance {
     std::vector<int32_t> expected = {kNoText};
     expected.insert(expected.end(), ids.begin() + 3, ids.end());
     expected.push_back(parts_.eos);
-    const std::vector<int32_t> said = script_->Text(seed_);
+    const std::vector<int32_t> said = script_.Text(seed_);
     EXPECT_LE(said.size(), static_cast<size_t>(frames_) + (limited_ ? 1 : 2))
         << "one step finds the end, one more may be under way";
     EXPECT_LE(said.size(), static_cast<size_t>(read_) + lead_ + 1) << "nobody is made more than the lead ahead";
@@ -161,14 +158,14 @@ class Utterance {
       if (!finished_ && i + 3 >= expected.size()) break;
       ASSERT_EQ(said[i], id) << "seed " << seed_ << ", frame " << i << " of \"" << text_ << "\"";
     }
-    std::lock_guard lock(script_->mutex);
-    script_->text_by_seed.erase(seed_);
-    script_->frames_by_seed.erase(seed_);
-    script_->pieces_by_seed.erase(seed_);
+    const auto script = script_.Lock();
+    script->text_by_seed.erase(seed_);
+    script->frames_by_seed.erase(seed_);
+    script->pieces_by_seed.erase(seed_);
   }
 
   const Parts& parts_;
-  BackendScript* const script_;
+  SharedScript& script_;
   const uint64_t seed_;
   std::mt19937 random_;
   Request request_;
@@ -207,13 +204,13 @@ TEST_P(SchedulerRandomTest, HundredsOfStreamsDoWhatOneAloneWould) {
   const unsigned seed = std::random_device{}();
   SCOPED_TRACE(testing::Message() << "seed " << seed);
   const Parts parts = LoadParts();
-  BackendScript script;
-  script.max_slots = GetParam().slots;
-  script.max_outstanding = GetParam().outstanding;
-  script.beside_host = GetParam().beside_host;
-  script.prompt_rows_together = GetParam().beside_host ? 256 : 0;
-  script.pages = GetParam().pages;
-  script.page_positions = GetParam().pages > 0 ? 4 : 0;
+  SharedScript script;
+  script->max_slots = GetParam().slots;
+  script->max_outstanding = GetParam().outstanding;
+  script->beside_host = GetParam().beside_host;
+  script->prompt_rows_together = GetParam().beside_host ? 256 : 0;
+  script->pages = GetParam().pages;
+  script->page_positions = GetParam().pages > 0 ? 4 : 0;
   auto scheduler = *Scheduler::Create(std::make_unique<ScriptedBackend>(&script));
   const auto end = Clock::now() + Duration();
   std::vector<std::thread> threads;
@@ -243,12 +240,12 @@ TEST_P(SchedulerRandomTest, HundredsOfStreamsDoWhatOneAloneWould) {
   }
   for (std::thread& thread : threads) thread.join();
   scheduler.reset();
-  EXPECT_EQ(script.open_slots, 0) << "slots leaked";
-  EXPECT_EQ(script.taken_pages, 0) << "pages leaked";
-  EXPECT_EQ(script.parked_pages, 0) << "pages leaked";
-  RecordProperty("parkings", script.parkings);
-  EXPECT_LE(script.most_open_slots, GetParam().slots);
-  EXPECT_LE(script.most_outstanding, static_cast<size_t>(GetParam().outstanding));
+  EXPECT_EQ(script->open_slots, 0) << "slots leaked";
+  EXPECT_EQ(script->taken_pages, 0) << "pages leaked";
+  EXPECT_EQ(script->parked_pages, 0) << "pages leaked";
+  RecordProperty("parkings", script->parkings);
+  EXPECT_LE(script->most_open_slots, GetParam().slots);
+  EXPECT_LE(script->most_outstanding, static_cast<size_t>(GetParam().outstanding));
 }
 
 INSTANTIATE_TEST_SUITE_P(Devices, SchedulerRandomTest,

@@ -7,7 +7,6 @@
 #include <atomic>
 #include <chrono>
 #include <cstdint>
-#include <mutex>
 #include <new>
 #include <random>
 #include <string>
@@ -22,7 +21,7 @@ namespace {
 using std::chrono::milliseconds;
 
 TEST_F(SchedulerTest, FramesComeInOrderAndTheUtteranceEnds) {
-  script_.frames_by_seed[3] = 40;
+  script_->frames_by_seed[3] = 40;
   const auto stream = Start(3);
   EXPECT_EQ(ReadAll(*stream, 3).size(), 40U);
   EXPECT_EQ(stream->end_reason(), EndReason::kComplete);
@@ -30,16 +29,16 @@ TEST_F(SchedulerTest, FramesComeInOrderAndTheUtteranceEnds) {
 }
 
 TEST_F(SchedulerTest, TokenLimitIsReported) {
-  script_.end_by_seed[1] = EndReason::kMaxDuration;
+  script_->end_by_seed[1] = EndReason::kMaxDuration;
   const auto stream = Start(1);
   EXPECT_EQ(ReadAll(*stream, 1).size(), 5U);
   EXPECT_EQ(stream->end_reason(), EndReason::kMaxDuration);
 }
 
 TEST_F(SchedulerTest, NoStepFollowsThatOfTheLastToken) {
-  script_.beside_host = true;
-  script_.max_outstanding = 3;
-  script_.frames_by_seed[1] = 100;
+  script_->beside_host = true;
+  script_->max_outstanding = 3;
+  script_->frames_by_seed[1] = 100;
   Request request;
   request.text = "Hello.";
   request.seed = 1;
@@ -51,8 +50,8 @@ TEST_F(SchedulerTest, NoStepFollowsThatOfTheLastToken) {
 }
 
 TEST_F(SchedulerTest, ARunawayIsEndedIfThatIsWanted) {
-  for (const uint64_t seed : {1, 2, 3, 4}) script_.frames_by_seed[seed] = 600;
-  script_.silent_seeds = {1, 2};
+  for (const uint64_t seed : {1, 2, 3, 4}) script_->frames_by_seed[seed] = 600;
+  script_->silent_seeds = {1, 2};
   const auto count = [&](uint64_t seed, bool guard, EndReason expected) {
     const auto stream = Start(seed, {.text = "Hi.", .runaway_guard = guard});
     size_t frames = 0;
@@ -70,7 +69,7 @@ TEST_F(SchedulerTest, ARunawayIsEndedIfThatIsWanted) {
 }
 
 TEST_F(SchedulerTest, ReaderThatDoesNotReadStopsItsStreamOnly) {
-  script_.frames_by_seed[1] = script_.frames_by_seed[2] = 20;
+  script_->frames_by_seed[1] = script_->frames_by_seed[2] = 20;
   const auto slow = Start(1, {.lead = 3});
   EXPECT_EQ(SettledText(1, 3).size(), 3U);
   EXPECT_EQ(ReadAll(*Start(2), 2).size(), 20U);
@@ -79,8 +78,8 @@ TEST_F(SchedulerTest, ReaderThatDoesNotReadStopsItsStreamOnly) {
 }
 
 TEST_F(SchedulerTest, RunAheadKeepsOrderAndRoom) {
-  script_.max_outstanding = 3;
-  script_.frames_by_seed[1] = script_.frames_by_seed[2] = 30;
+  script_->max_outstanding = 3;
+  script_->frames_by_seed[1] = script_->frames_by_seed[2] = 30;
   const auto narrow = Start(1, {.lead = 2});
   const auto wide = Start(2);
   EXPECT_EQ(ReadAll(*wide, 2).size(), 30U);
@@ -89,21 +88,18 @@ TEST_F(SchedulerTest, RunAheadKeepsOrderAndRoom) {
 }
 
 TEST_F(SchedulerTest, NothingRunsBesideAFirstFrame) {
-  script_.max_outstanding = 2;
+  script_->max_outstanding = 2;
   script_.SetGate(false);
   const auto stream = Start(1);
-  {
-    std::unique_lock lock(script_.mutex);
-    ASSERT_TRUE(script_.changed.wait_for(lock, std::chrono::seconds(300), [&] { return script_.collecting > 0; }));
-    EXPECT_EQ(script_.text_by_seed[1].size(), 1U) << "it waits for the first frame before it asks for the second";
-  }
+  ASSERT_TRUE(Await([&] { return script_->collecting > 0; }));
+  EXPECT_EQ(script_->text_by_seed[1].size(), 1U) << "it waits for the first frame before it asks for the second";
   script_.SetGate(true);
   EXPECT_EQ(ReadAll(*stream, 1).size(), 5U);
-  EXPECT_EQ(script_.most_outstanding, 2U) << "later ones are asked for ahead";
+  EXPECT_EQ(script_->most_outstanding, 2U) << "later ones are asked for ahead";
 }
 
 TEST_F(SchedulerTest, AnExpectedStreamMayComeAtOnceLateOrNever) {
-  script_.beside_host = true;
+  script_->beside_host = true;
   for (const milliseconds late : {milliseconds(0), milliseconds(1), milliseconds(5)}) {
     scheduler().Expect();
     std::this_thread::sleep_for(late);
@@ -113,7 +109,7 @@ TEST_F(SchedulerTest, AnExpectedStreamMayComeAtOnceLateOrNever) {
 }
 
 TEST_F(SchedulerTest, TextIsFedTokenByTokenThenEndThenPadding) {
-  script_.frames_by_seed[1] = 12;
+  script_->frames_by_seed[1] = 12;
   const std::string text = "Hello there my friend.";
   TextFeed feed(tokenizer_);
   ASSERT_TRUE(feed.Append(text).ok());
@@ -128,7 +124,7 @@ TEST_F(SchedulerTest, TextIsFedTokenByTokenThenEndThenPadding) {
 }
 
 TEST_F(SchedulerTest, LateTextStallsAndIsNeverPadded) {
-  script_.frames_by_seed[1] = script_.frames_by_seed[9] = 30;
+  script_->frames_by_seed[1] = script_->frames_by_seed[9] = 30;
   const std::string text = "One two three four five six.";
   ReadAll(*Start(9, {.text = text}), 9);
   const auto stream = Start(1, {.text = "One", .more_text = true});
@@ -168,10 +164,7 @@ TEST_F(SchedulerTest, BlankTextIsRefused) {
 TEST_F(SchedulerTest, CancelDoesNotWaitForTheDevice) {
   script_.SetGate(false);
   const auto stream = Start(1);
-  {
-    std::unique_lock lock(script_.mutex);
-    ASSERT_TRUE(script_.changed.wait_for(lock, std::chrono::seconds(300), [&] { return script_.collecting > 0; }));
-  }
+  ASSERT_TRUE(Await([&] { return script_->collecting > 0; }));
   stream->Cancel();
   Frame frame;
   EXPECT_EQ(stream->Read(&frame, true), ReadState::kEnd);
@@ -203,9 +196,9 @@ TEST_F(SchedulerTest, CancelDropsUnreadFrames) {
 }
 
 TEST_F(SchedulerTest, OneFailingStreamLeavesOthersAlone) {
-  script_.end_by_seed[1] = EndReason::kError;
-  script_.frames_by_seed[1] = 2;
-  script_.frames_by_seed[2] = 20;
+  script_->end_by_seed[1] = EndReason::kError;
+  script_->frames_by_seed[1] = 2;
+  script_->frames_by_seed[2] = 20;
   const auto good = Start(2);
   const auto bad = Start(1);
   EXPECT_EQ(ReadAll(*bad, 1).size(), 2U);
@@ -215,7 +208,7 @@ TEST_F(SchedulerTest, OneFailingStreamLeavesOthersAlone) {
 }
 
 TEST_F(SchedulerTest, RefusedSlotFailsItsStream) {
-  script_.open_error_by_seed.emplace(1, Status::ResourceExhausted("no room"));
+  script_->open_error_by_seed.emplace(1, Status::ResourceExhausted("no room"));
   const auto bad = Start(1);
   EXPECT_TRUE(ReadAll(*bad, 1).empty());
   EXPECT_EQ(bad->status().code(), StatusCode::kResourceExhausted);
@@ -226,10 +219,7 @@ TEST_F(SchedulerTest, LostDeviceFailsEveryStreamNowAndLater) {
   script_.SetGate(false);
   const auto first = Start(1);
   const auto second = Start(2);
-  {
-    std::lock_guard lock(script_.mutex);
-    script_.device_lost = true;
-  }
+  script_->device_lost = true;
   script_.SetGate(true);
   for (const auto& stream : {first, second, Start(3)}) {
     ReadAll(*stream, 0);
@@ -241,16 +231,13 @@ TEST_F(SchedulerTest, LostDeviceFailsEveryStreamNowAndLater) {
 
 // The optional parts of a backend are gone with it. AddressSanitizer detects a call of one.
 TEST_F(SchedulerTest, ALostDeviceIsAskedNothingMore) {
-  script_.beside_host = true;
-  script_.prompt_rows_together = 100;
-  script_.page_positions = 4;
-  script_.pages = 100;
+  script_->beside_host = true;
+  script_->prompt_rows_together = 100;
+  script_->page_positions = 4;
+  script_->pages = 100;
   script_.SetGate(false);
   const auto first = Start(1);
-  {
-    std::lock_guard lock(script_.mutex);
-    script_.device_lost = true;
-  }
+  script_->device_lost = true;
   script_.SetGate(true);
   for (const auto& stream : {first, Start(2), Start(3)}) {
     ReadAll(*stream, 0);
@@ -266,14 +253,11 @@ TEST_F(SchedulerTest, LostDeviceFailsEveryStreamAlsoWithoutMemory) {
   static constexpr LogSink kSink = {[](LogLevel level) { return level == LogLevel::kWarning; },
                                     [](LogLevel /*level*/, const char* /*line*/) { throw std::bad_alloc(); }};
   script_.SetGate(false);
-  script_.close_needs_memory = true;
+  script_->close_needs_memory = true;
   const auto first = Start(1);
   const auto second = Start(2);
   SetLogSink(&kSink);
-  {
-    std::lock_guard lock(script_.mutex);
-    script_.device_lost = true;
-  }
+  script_->device_lost = true;
   script_.SetGate(true);
   for (const auto& stream : {first, second}) {
     ReadAll(*stream, 0);
@@ -287,8 +271,8 @@ TEST_F(SchedulerTest, LostDeviceFailsEveryStreamAlsoWithoutMemory) {
 
 // The next utterance detects that the device was lost elsewhere.
 TEST_F(SchedulerTest, DeviceLostWhenAnUtteranceBeginsFailsEveryStream) {
-  script_.frames_by_seed[1] = 1000000;
-  script_.open_error_by_seed.emplace(2, Status::DeviceUnavailable("no GPU"));
+  script_->frames_by_seed[1] = 1000000;
+  script_->open_error_by_seed.emplace(2, Status::DeviceUnavailable("no GPU"));
   const auto running = Start(1, {.lead = 5});
   SettledText(1, 5);
   for (const auto& stream : {Start(2), running, Start(3)}) {
@@ -330,7 +314,7 @@ TEST_F(SchedulerTest, EveryFrameAndTheEndAreAnnounced) {
 }
 
 TEST_F(SchedulerTest, StoppingEndsRunningStreams) {
-  script_.frames_by_seed[1] = 1000000;
+  script_->frames_by_seed[1] = 1000000;
   const auto running = Start(1, {.lead = 5});
   SettledText(1, 5);
   scheduler_.reset();
@@ -340,8 +324,8 @@ TEST_F(SchedulerTest, StoppingEndsRunningStreams) {
 TEST_F(SchedulerTest, ManyThreadsStartAppendReadAndCancel) {
   const unsigned seed = std::random_device{}();
   SCOPED_TRACE(testing::Message() << "seed " << seed);
-  script_.max_outstanding = 2;
-  script_.beside_host = true;
+  script_->max_outstanding = 2;
+  script_->beside_host = true;
   scheduler();
   std::vector<std::thread> threads;
   for (unsigned t = 0; t < 6; ++t) {

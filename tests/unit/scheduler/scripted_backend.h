@@ -4,11 +4,9 @@
 
 #include <algorithm>
 #include <chrono>
-#include <condition_variable>
 #include <deque>
 #include <limits>
 #include <map>
-#include <mutex>
 #include <new>
 #include <optional>
 #include <set>
@@ -18,6 +16,7 @@
 #include <vector>
 
 #include "backend/backend.h"
+#include "guarded.h"
 
 namespace qtts {
 
@@ -44,9 +43,7 @@ struct BackendScript {
   int64_t pages = 0;
   int64_t host_pages = std::numeric_limits<int64_t>::max();  // limit of Park()
 
-  // Guarded by `mutex`.
-  std::mutex mutex;
-  std::condition_variable changed;
+  // Changed while it runs.
   bool gate_open = true;  // while false, Collect() waits
   bool device_lost = false;
   bool close_needs_memory = false;                        // and there is none once the device is lost
@@ -70,32 +67,33 @@ struct BackendScript {
   std::map<uint64_t, int> parkings_by_seed;
   size_t most_outstanding = 0;                     // largest number of submissions at once
   std::vector<std::vector<uint64_t>> submissions;  // the seeds of each submission
+};
 
+// The script that a test and a backend share.
+class SharedScript : public Guarded<BackendScript> {
+ public:
   void SetGate(bool open) {
-    std::lock_guard lock(mutex);
-    gate_open = open;
-    changed.notify_all();
+    const auto script = Lock();
+    script->gate_open = open;
+    script.NotifyAll();
   }
   void HoldPieces(bool hold) {
-    std::lock_guard lock(mutex);
-    pieces_held = hold;
-    changed.notify_all();
+    const auto script = Lock();
+    script->pieces_held = hold;
+    script.NotifyAll();
   }
-  std::vector<int32_t> Text(uint64_t seed) {
-    std::lock_guard lock(mutex);
-    return text_by_seed[seed];
-  }
+  std::vector<int32_t> Text(uint64_t seed) { return Lock()->text_by_seed[seed]; }
 };
 
 // A backend that identifies utterances by their seed. Frame n of seed s has the code n and the one sample s + n / 1000.
 // The only setting with an effect is max_new_tokens.
 class ScriptedBackend : public Backend, public PagedContexts, public SharedPrompts {
  public:
-  explicit ScriptedBackend(BackendScript* script) : script_(script) {}
+  explicit ScriptedBackend(SharedScript* script) : script_(*script) {}
   // Slots go with it, as a device's do.
   ~ScriptedBackend() override {
-    std::lock_guard lock(script_->mutex);
-    script_->open_slots -= static_cast<int>(slots_.size());
+    const auto script = script_.Lock();
+    script->open_slots -= static_cast<int>(slots_.size());
   }
   ScriptedBackend(const ScriptedBackend&) = delete;
   ScriptedBackend& operator=(const ScriptedBackend&) = delete;
@@ -107,23 +105,23 @@ class ScriptedBackend : public Backend, public PagedContexts, public SharedPromp
   PagedContexts* paged() override { return script_->page_positions > 0 ? this : nullptr; }
   SharedPrompts* shared_prompts() override { return script_->prompt_rows_together > 0 ? this : nullptr; }
   ContextPages pages() const override {
-    std::lock_guard lock(script_->mutex);
-    return {script_->page_positions, script_->pages, script_->pages - script_->taken_pages};
+    const auto script = script_.Lock();
+    return {script->page_positions, script->pages, script->pages - script->taken_pages};
   }
 
   Result<SlotId> Open(Prompt prompt, const GenerationSettings& settings, uint64_t seed) override {
     if (const auto error = script_->open_error_by_seed.find(seed); error != script_->open_error_by_seed.end()) {
       return error->second;
     }
-    std::lock_guard lock(script_->mutex);
-    if (script_->open_slots == script_->max_slots) return Status::Internal("more slots than there are");
+    const auto script = script_.Lock();
+    if (script->open_slots == script->max_slots) return Status::Internal("more slots than there are");
     Slot slot;
     slot.seed = seed;
     slot.max_new_tokens = settings.max_new_tokens;
     slot.rows = static_cast<int64_t>(prompt.rows.size());
     if (!TakePages(&slot)) return Status::ResourceExhausted("no pages for a prompt");
-    ++script_->open_slots;
-    script_->most_open_slots = std::max(script_->most_open_slots, script_->open_slots);
+    ++script->open_slots;
+    script->most_open_slots = std::max(script->most_open_slots, script->open_slots);
     slots_[next_slot_] = slot;
     return next_slot_++;
   }
@@ -134,8 +132,8 @@ class ScriptedBackend : public Backend, public PagedContexts, public SharedPromp
     std::vector<uint64_t> seeds;
     for (const SlotId slot : slots) seeds.push_back(slots_.at(slot).seed);
     {
-      std::lock_guard lock(script_->mutex);
-      script_->together.push_back(seeds);
+      const auto script = script_.Lock();
+      script->together.push_back(seeds);
     }
     std::vector<Result<PrefillProgress>> results;
     for (const SlotId slot : slots) results.push_back(Prefill(slot));
@@ -143,26 +141,26 @@ class ScriptedBackend : public Backend, public PagedContexts, public SharedPromp
   }
 
   Result<PrefillProgress> Prefill(SlotId id) override {
-    std::unique_lock lock(script_->mutex);
+    auto script = script_.Lock();
     if (!slots_.contains(id)) return Status::Internal("a piece for a slot that is not open");
     Slot& slot = slots_[id];
-    ++script_->in_prefill;
-    script_->pieces.push_back(slot.seed);
-    script_->order += 'p';
-    script_->changed.notify_all();
-    script_->changed.wait(lock, [this] { return !script_->pieces_held; });
-    --script_->in_prefill;
-    const auto pieces = script_->pieces_by_seed.find(slot.seed);
-    slot.prefilled = ++slot.pieces >= (pieces == script_->pieces_by_seed.end() ? 1 : pieces->second);
-    const auto error = script_->prefill_error_by_seed.find(slot.seed);
-    if (slot.prefilled && error != script_->prefill_error_by_seed.end()) return error->second;
-    return PrefillProgress{slot.prefilled, pieces == script_->pieces_by_seed.end() ? 0.1 : 1};
+    ++script->in_prefill;
+    script->pieces.push_back(slot.seed);
+    script->order += 'p';
+    script.NotifyAll();
+    script.Wait([&] { return !script->pieces_held; });
+    --script->in_prefill;
+    const auto pieces = script->pieces_by_seed.find(slot.seed);
+    slot.prefilled = ++slot.pieces >= (pieces == script->pieces_by_seed.end() ? 1 : pieces->second);
+    const auto error = script->prefill_error_by_seed.find(slot.seed);
+    if (slot.prefilled && error != script->prefill_error_by_seed.end()) return error->second;
+    return PrefillProgress{slot.prefilled, pieces == script->pieces_by_seed.end() ? 0.1 : 1};
   }
 
   Status Submit(std::span<const FrameStep> steps) override {
     std::set<SlotId> distinct;
-    std::lock_guard lock(script_->mutex);
-    script_->submissions.emplace_back();
+    const auto script = script_.Lock();
+    script->submissions.emplace_back();
     for (const FrameStep& step : steps) {
       if (!slots_.contains(step.slot)) return Status::Internal("a step for a slot that is not open");
       if (!distinct.insert(step.slot).second) return Status::Internal("two steps for one slot");
@@ -172,13 +170,13 @@ class ScriptedBackend : public Backend, public PagedContexts, public SharedPromp
       if (slot.submitted >= slot.max_new_tokens) return Status::Internal("a step after that of the last token");
       if (!TakePages(&slot)) slot.without_page = true;
       ++slot.submitted;
-      script_->text_by_seed[slots_[step.slot].seed].push_back(step.text_id);
-      script_->submissions.back().push_back(slots_[step.slot].seed);
-      script_->order += 'f';
-      script_->changed.notify_all();
+      script->text_by_seed[slots_[step.slot].seed].push_back(step.text_id);
+      script->submissions.back().push_back(slots_[step.slot].seed);
+      script->order += 'f';
+      script.NotifyAll();
     }
     outstanding_.emplace_back(steps.begin(), steps.end());
-    script_->most_outstanding = std::max(script_->most_outstanding, outstanding_.size());
+    script->most_outstanding = std::max(script->most_outstanding, outstanding_.size());
     if (outstanding_.size() > static_cast<size_t>(max_outstanding())) return Status::Internal("too many outstanding");
     NotePause();
     return Status::Ok();
@@ -189,15 +187,15 @@ class ScriptedBackend : public Backend, public PagedContexts, public SharedPromp
     const auto begin = std::chrono::steady_clock::now();
     if (time.count() > 0) std::this_thread::sleep_for(time);
     const std::chrono::nanoseconds late = std::chrono::steady_clock::now() - begin - time;
-    std::unique_lock lock(script_->mutex);
-    script_->longest_delay = std::max(script_->longest_delay, late);
-    script_->delays += late;
-    ++script_->delayed_steps;
-    ++script_->collecting;
-    script_->changed.notify_all();
-    script_->changed.wait(lock, [this] { return script_->gate_open; });
-    --script_->collecting;
-    if (script_->device_lost) return Status::DeviceUnavailable("the device is gone");
+    auto script = script_.Lock();
+    script->longest_delay = std::max(script->longest_delay, late);
+    script->delays += late;
+    ++script->delayed_steps;
+    ++script->collecting;
+    script.NotifyAll();
+    script.Wait([&] { return script->gate_open; });
+    --script->collecting;
+    if (script->device_lost) return Status::DeviceUnavailable("the device is gone");
     std::vector<FrameResult> results;
     for (const FrameStep& step : outstanding_.front()) results.push_back(Make(step));
     outstanding_.pop_front();
@@ -206,47 +204,47 @@ class ScriptedBackend : public Backend, public PagedContexts, public SharedPromp
   }
 
   Result<int64_t> Reserve(SlotId id) override {
-    std::lock_guard lock(script_->mutex);
+    const auto script = script_.Lock();
     if (!slots_.contains(id) || slots_[id].parked) return Status::Internal("pages for a slot that has no place");
     Slot& slot = slots_[id];
     if (!TakePages(&slot)) return Status::ResourceExhausted("no page for a frame");
-    return slot.pages * script_->page_positions - slot.rows;
+    return slot.pages * script->page_positions - slot.rows;
   }
 
   Status Park(SlotId id) override {
-    std::lock_guard lock(script_->mutex);
+    const auto script = script_.Lock();
     if (!slots_.contains(id) || slots_[id].parked || !slots_[id].prefilled) return Status::Internal("can't be parked");
     Slot& slot = slots_[id];
-    if (slot.pages > script_->host_pages - script_->parked_pages) return Status::ResourceExhausted("the host is full");
+    if (slot.pages > script->host_pages - script->parked_pages) return Status::ResourceExhausted("the host is full");
     slot.parked = true;
-    script_->taken_pages -= slot.pages;
-    script_->parked_pages += slot.pages;
-    ++script_->parkings;
-    ++script_->parkings_by_seed[slot.seed];
-    script_->changed.notify_all();
+    script->taken_pages -= slot.pages;
+    script->parked_pages += slot.pages;
+    ++script->parkings;
+    ++script->parkings_by_seed[slot.seed];
+    script.NotifyAll();
     return Status::Ok();
   }
 
   Status Unpark(SlotId id) override {
-    std::lock_guard lock(script_->mutex);
+    const auto script = script_.Lock();
     if (!slots_.contains(id) || !slots_[id].parked) return Status::Internal("not parked");
     Slot& slot = slots_[id];
-    if (slot.pages > script_->pages - script_->taken_pages) return Status::ResourceExhausted("no pages");
+    if (slot.pages > script->pages - script->taken_pages) return Status::ResourceExhausted("no pages");
     slot.parked = false;
-    script_->taken_pages += slot.pages;
-    script_->parked_pages -= slot.pages;
-    script_->changed.notify_all();
+    script->taken_pages += slot.pages;
+    script->parked_pages -= slot.pages;
+    script.NotifyAll();
     return Status::Ok();
   }
 
   void Close(SlotId slot) override {
-    std::lock_guard lock(script_->mutex);
-    if (script_->device_lost && script_->close_needs_memory) throw std::bad_alloc();
+    const auto script = script_.Lock();
+    if (script->device_lost && script->close_needs_memory) throw std::bad_alloc();
     if (const auto found = slots_.find(slot); found != slots_.end()) {
-      (found->second.parked ? script_->parked_pages : script_->taken_pages) -= found->second.pages;
+      (found->second.parked ? script->parked_pages : script->taken_pages) -= found->second.pages;
     }
-    script_->open_slots -= static_cast<int>(slots_.erase(slot));
-    script_->changed.notify_all();
+    script->open_slots -= static_cast<int>(slots_.erase(slot));
+    script.NotifyAll();
   }
 
  private:
@@ -329,7 +327,7 @@ class ScriptedBackend : public Backend, public PagedContexts, public SharedPromp
     return result;
   }
 
-  BackendScript* script_;
+  SharedScript& script_;
   std::string name_ = "scripted";
   std::map<SlotId, Slot> slots_;
   SlotId next_slot_ = 0;

@@ -38,7 +38,7 @@ class WordsTest : public SchedulerTest {
   }
 
   Request RequestOf(const std::string& text, uint64_t seed, bool guard = false) {
-    script_.frames_per_token = 3;
+    script_->frames_per_token = 3;
     Request request;
     request.text = text;
     request.seed = seed;
@@ -51,7 +51,7 @@ class WordsTest : public SchedulerTest {
 };
 
 TEST_F(WordsTest, EachWordOnceInOrder) {
-  script_.frames_by_seed = {{1, 200}};
+  script_->frames_by_seed = {{1, 200}};
   const Spoken spoken = Read(*StartRequest(RequestOf(text_, 1)), text_);
   EXPECT_EQ(spoken.texts, words_);
   for (size_t i = 1; i < spoken.words.size(); ++i) EXPECT_GT(spoken.words[i].start, spoken.words[i - 1].start);
@@ -62,9 +62,9 @@ TEST_F(WordsTest, EachWordOnceInOrder) {
 }
 
 TEST_F(WordsTest, WithoutScoresNothingIsMeasured) {
-  script_.frames_by_seed = {{1, 20}};
+  script_->frames_by_seed = {{1, 20}};
   Request request = RequestOf(text_, 1);
-  script_.frames_per_token = 0;
+  script_->frames_per_token = 0;
   const Spoken spoken = Read(*StartRequest(request), text_);
   EXPECT_EQ(spoken.frames, 20);
   EXPECT_TRUE(spoken.words.empty());
@@ -72,7 +72,7 @@ TEST_F(WordsTest, WithoutScoresNothingIsMeasured) {
 }
 
 TEST_F(WordsTest, TheGuardEndsSpeechASecondBehindItsText) {
-  script_.frames_by_seed = {{1, 500}};
+  script_->frames_by_seed = {{1, 500}};
   const Spoken spoken = Read(*StartRequest(RequestOf(text_, 1, true), 1000), text_);
   EXPECT_EQ(spoken.end, EndReason::kRunaway);
   EXPECT_TRUE(spoken.report.end_missed);
@@ -83,8 +83,8 @@ TEST_F(WordsTest, TheGuardEndsSpeechASecondBehindItsText) {
 }
 
 TEST_F(WordsTest, TheGuardEndsSpeechThatStandsStill) {
-  script_.frames_by_seed = {{1, 500}};
-  script_.stuck_by_seed = {{1, 3}};
+  script_->frames_by_seed = {{1, 500}};
+  script_->stuck_by_seed = {{1, 3}};
   const Spoken spoken = Read(*StartRequest(RequestOf(text_, 1, true), 1000), text_);
   EXPECT_EQ(spoken.end, EndReason::kRunaway);
   EXPECT_FALSE(spoken.report.end_missed);
@@ -94,9 +94,9 @@ TEST_F(WordsTest, TheGuardEndsSpeechThatStandsStill) {
 }
 
 TEST_F(WordsTest, WithoutScoresTheBoundIsTheRequests) {
-  script_.frames_by_seed = {{1, 2000}};
+  script_->frames_by_seed = {{1, 2000}};
   Request request = RequestOf(text_, 1, true);
-  script_.frames_per_token = 0;
+  script_->frames_per_token = 0;
   request.runaway_frames_per_token = 3;
   const Spoken spoken = Read(*StartRequest(request, 2000), text_);
   EXPECT_EQ(spoken.end, EndReason::kRunaway);
@@ -107,8 +107,8 @@ TEST_F(WordsTest, WithoutScoresTheBoundIsTheRequests) {
 
 // Text that grows and a device that runs ahead change no word.
 TEST_F(WordsTest, GrowingTextGivesTheSame) {
-  script_.frames_by_seed = {{1, 60}};
-  script_.max_outstanding = 2;
+  script_->frames_by_seed = {{1, 60}};
+  script_->max_outstanding = 2;
   const Spoken expected = Read(*StartRequest(RequestOf(text_, 1)), text_);
   for (const size_t size : {size_t{1}, size_t{3}, size_t{10}}) {
     Request request = RequestOf("", 1);
@@ -131,7 +131,7 @@ TEST_F(WordsTest, PartsOfAText) {
   EXPECT_FALSE(spoken.texts.empty());
   EXPECT_EQ(spoken.texts.front(), "It");
   EXPECT_TRUE(spoken.report.stopped_early) << "five frames speak two tokens of each part";
-  script_.frames_by_seed = {{1, 60}};  // of the first part
+  script_->frames_by_seed = {{1, 60}};  // of the first part
   const Spoken first_whole = Read(*StartRequest(request, 1000), text);
   ASSERT_GE(first_whole.texts.size(), 6U);
   EXPECT_EQ(first_whole.texts[4], "day");
@@ -143,7 +143,7 @@ TEST_F(WordsTest, PartsOfAText) {
 }
 
 TEST_F(WordsTest, ACancelledStreamSaysWhatWasSpoken) {
-  script_.frames_by_seed = {{1, 500}};
+  script_->frames_by_seed = {{1, 500}};
   const auto stream = StartRequest(RequestOf(text_, 1), 10);
   Frame frame;
   for (int i = 0; i < 12; ++i) ASSERT_EQ(stream->Read(&frame, true), ReadState::kFrame);
