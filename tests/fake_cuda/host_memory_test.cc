@@ -61,7 +61,7 @@ TEST(PresentMemoryTest, MoreThanTheHostHas) {
   }
 }
 
-class LockedMemoryTest : public testing::Test {
+class LockedMemoryTest : public ::testing::Test {
  protected:
   LockedMemoryTest() { fake_cuda::Reset(); }
   ~LockedMemoryTest() override {
@@ -114,7 +114,7 @@ TEST_F(LockedMemoryTest, ALostDevice) {
 }
 
 // With and without the thread that makes blocks ready.
-class ParkingMemoryTest : public LockedMemoryTest, public testing::WithParamInterface<bool> {};
+class ParkingMemoryTest : public LockedMemoryTest, public ::testing::WithParamInterface<bool> {};
 
 TEST_P(ParkingMemoryTest, AsManyBlocksAsTheLimitHolds) {
   for (const size_t blocks : {0, 1, 2, 7, 100}) {
@@ -206,7 +206,7 @@ TEST_F(LockedMemoryTest, AThreadThatCouldNotBeStartedIsStartedLater) {
   EXPECT_TRUE(Comes([&] { return memory.ready() == 1; }));
 }
 
-INSTANTIATE_TEST_SUITE_P(Thread, ParkingMemoryTest, testing::Bool(),
+INSTANTIATE_TEST_SUITE_P(Thread, ParkingMemoryTest, ::testing::Bool(),
                          [](const auto& test) { return test.param ? "with" : "without"; });
 
 }  // namespace

@@ -75,7 +75,7 @@ std::vector<int32_t> FollowSlowly(const Matrix& rows, size_t lag) {
 }
 
 // Scores of a head that follows a text, with pauses and noise. With `growing`, token j exists from frame j on.
-Matrix Speech(size_t tokens, uint32_t seed, bool growing) {
+Matrix ScoresOfSpeech(size_t tokens, uint32_t seed, bool growing) {
   std::mt19937 random(seed);
   std::normal_distribution<float> noise(0, 1.5F);
   Matrix rows;
@@ -96,7 +96,7 @@ Matrix Speech(size_t tokens, uint32_t seed, bool growing) {
 
 TEST(TextPathTest, EqualsTheSlowPathWithAllScores) {
   for (uint32_t seed = 0; seed < 40; ++seed) {
-    const Matrix rows = Speech(5 + 3 * seed, seed, seed % 2 == 1);
+    const Matrix rows = ScoresOfSpeech(5 + 3 * seed, seed, seed % 2 == 1);
     TextPath path;
     const auto placed = Follow(rows, &path);
     const std::vector<int32_t> expected = FollowSlowly(rows, TextPath::kLag);
@@ -119,7 +119,7 @@ TEST(TextPathTest, ATokenBeginsWhereItsProbabilityRises) {
 }
 
 TEST(TextPathTest, WindowsDependOnFramesLongBeforeAlone) {
-  const Matrix rows = Speech(120, 5, false);
+  const Matrix rows = ScoresOfSpeech(120, 5, false);
   TextPath path;
   std::vector<int32_t> positions;
   for (size_t f = 0; f < rows.size(); ++f) {

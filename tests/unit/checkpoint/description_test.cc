@@ -20,9 +20,9 @@ TalkerConfig TwoSpeakers() {
   return talker;
 }
 
-std::string Error(const std::string& json) {
-  const auto description = ParseDescription("/m", json, TwoSpeakers());
-  EXPECT_FALSE(description.ok()) << json;
+std::string Error(const std::string& text) {
+  const auto description = ParseDescription("/m", text, TwoSpeakers());
+  EXPECT_FALSE(description.ok()) << text;
   EXPECT_EQ(description.status().code(), StatusCode::kCorruptModel);
   EXPECT_THAT(description.status().message(), HasSubstr("/m/qttssrc.json: "));
   return description.status().message();
@@ -39,8 +39,8 @@ TEST(DescriptionTest, EverythingIsRead) {
 }
 
 TEST(DescriptionTest, NothingIsRequired) {
-  for (const char* json : {"{}", R"({"text": {}})", R"({"text": {"prepare": false, "normalize": "none"}})"}) {
-    const auto description = ParseDescription("/m", json, TwoSpeakers());
+  for (const char* text : {"{}", R"({"text": {}})", R"({"text": {"prepare": false, "normalize": "none"}})"}) {
+    const auto description = ParseDescription("/m", text, TwoSpeakers());
     ASSERT_TRUE(description.ok()) << description.status().message();
     EXPECT_EQ(*description, ModelDescription());
   }
@@ -63,10 +63,10 @@ TEST(DescriptionTest, LoudnessOfSpeakers) {
   const auto description = ParseDescription("/m", R"({"loudness": {"Grace": -20.5, "clara": -31}})", TwoSpeakers());
   ASSERT_TRUE(description.ok()) << description.status().message();
   EXPECT_EQ(description->loudness, (std::map<std::string, double>{{"clara", -31}, {"grace", -20.5}}));
-  for (const char* json :
+  for (const char* text :
        {R"({"loudness": -20})", R"({"loudness": {"nobody": -20}})", R"({"loudness": {"grace": -71}})",
         R"({"loudness": {"grace": 10.5}})", R"({"loudness": {"grace": "-20"}})"}) {
-    EXPECT_THAT(Error(json), HasSubstr("expected an object with numbers of LUFS from -70 to 10")) << json;
+    EXPECT_THAT(Error(text), HasSubstr("expected an object with numbers of LUFS from -70 to 10")) << text;
   }
 }
 

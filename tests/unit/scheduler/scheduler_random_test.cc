@@ -184,8 +184,8 @@ class Utterance {
 };
 
 std::chrono::milliseconds Duration() {
-  const char* const seconds = std::getenv("QTTS_SOAK_SECONDS");
-  return seconds == nullptr ? std::chrono::milliseconds(700) : std::chrono::seconds(std::atoi(seconds));
+  const char* const text = std::getenv("QTTS_SOAK_SECONDS");
+  return text == nullptr ? std::chrono::milliseconds(700) : std::chrono::seconds(std::atoi(text));
 }
 
 struct Device {
