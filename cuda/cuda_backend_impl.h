@@ -28,7 +28,6 @@
 // Part of the backend, for its sources only.
 namespace qtts::cuda {
 
-inline constexpr const char* kSpeaking = "making speech";
 // One frame running and one queued: more would only be wasted when an utterance ends.
 inline constexpr int kOutstanding = 2;
 

@@ -19,8 +19,6 @@
 namespace qtts::cuda {
 namespace {
 
-constexpr const char* kSpeaking = "making speech";
-
 // Returns the machine's memory in bytes, or less where the process's control groups allow less.
 size_t HostBytes() {
   const size_t machine = static_cast<size_t>(std::max(sysconf(_SC_PHYS_PAGES), 0L)) *

@@ -8,7 +8,7 @@
 namespace qtts::cuda::encoder {
 namespace {
 
-constexpr const char* kEncoding = "the codec encoder";
+constexpr const char* kEncodingCodes = "the codec encoder";
 
 // Stride of the last convolution, which halves the rate behind the transformer.
 constexpr int kLastStride = 2;
@@ -152,7 +152,7 @@ Result<std::vector<int32_t>> CodecEncoder::Encode(std::span<const float> pcm, Sc
   queue(Quantize, quantization);
   std::vector<int32_t> codes(static_cast<size_t>(frames * groups));
   queue.Copy(codes.data(), device_codes, codes.size() * sizeof(int32_t), cudaMemcpyDeviceToHost);
-  QTTS_RETURN_IF_ERROR(queue.Finish(kEncoding));
+  QTTS_RETURN_IF_ERROR(queue.Finish(kEncodingCodes));
   return codes;
 }
 

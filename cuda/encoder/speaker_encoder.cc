@@ -8,7 +8,7 @@
 namespace qtts::cuda::encoder {
 namespace {
 
-constexpr const char* kEncoding = "the speaker encoder";
+constexpr const char* kEncodingSpeaker = "the speaker encoder";
 
 // Returns the rows at each end that a convolution of its input's length needs.
 int Padding(const Layer& layer, int dilation) { return (layer.taps - 1) * dilation / 2; }
@@ -111,7 +111,7 @@ Result<std::vector<float>> SpeakerEncoder::Mels(std::span<const float> pcm, Scra
   Queue queue(stream);
   ComputeSpectrogram(pcm, arrays[0], arrays[1], &queue);
   queue.Copy(mels.data(), arrays[1], mels.size() * sizeof(float), cudaMemcpyDeviceToHost);
-  QTTS_RETURN_IF_ERROR(queue.Finish(kEncoding));
+  QTTS_RETURN_IF_ERROR(queue.Finish(kEncodingSpeaker));
   return mels;
 }
 
@@ -159,7 +159,7 @@ Result<std::vector<float>> SpeakerEncoder::Encode(std::span<const float> pcm, Sc
   queue(Convolve, output_.On(Row(arrays.pooled), 1, 1, {x_vector, output_.out}));
   std::vector<float> result(static_cast<size_t>(output_.out));
   queue.Copy(result.data(), x_vector, result.size() * sizeof(float), cudaMemcpyDeviceToHost);
-  QTTS_RETURN_IF_ERROR(queue.Finish(kEncoding));
+  QTTS_RETURN_IF_ERROR(queue.Finish(kEncodingSpeaker));
   return result;
 }
 

@@ -28,7 +28,7 @@ Status FrameBuffers::AllocateUtterances(const Network& network, size_t num_slots
   QTTS_ASSIGN_OR_RETURN(const void** const table_array, NewArray<const void*>(code_tables.size()));
   QTTS_RETURN_IF_CUDA_ERROR(
       CopyAndWait(table_array, code_tables.data(), code_tables.size() * sizeof(void*), cudaMemcpyHostToDevice),
-      "making speech");
+      kSpeaking);
   tables = {network.text_table.data, table_array, network.groups, t.hidden_size, network.text_table.stride};
 
   QTTS_ASSIGN_OR_RETURN(frame.slots, NewArray<int>(num_rows));

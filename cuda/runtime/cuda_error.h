@@ -21,6 +21,8 @@ bool IsFault(cudaError_t error);
 
 // Returns the error as a status, and clears the last error. `what`: the action, as in "loading the model".
 Status CudaStatus(cudaError_t error, const std::string& what);
+// The `what` of all that runs while an utterance does.
+inline constexpr const char* kSpeaking = "making speech";
 
 #define QTTS_RETURN_IF_CUDA_ERROR(expr, what)                                           \
   do {                                                                                  \

@@ -15,7 +15,6 @@
 namespace qtts::cuda {
 namespace {
 
-constexpr const char* kSpeaking = "making speech";
 constexpr size_t kPageBlockBytes = size_t{80} << 20;
 // Rows of the graphs for several prompts, ascending.
 constexpr std::array<int, 5> kRowsTogether = {kMaxRows, 128, 256, 384, Sequences::kMostPromptRows};

@@ -15,7 +15,7 @@
 namespace qtts {
 namespace {
 
-constexpr size_t ToSamples(size_t milliseconds) { return milliseconds * kReferenceRate / 1000; }
+constexpr size_t ToSamples(size_t ms) { return ms * kReferenceRate / 1000; }
 
 constexpr size_t kFront = ToSamples(100);
 constexpr size_t kBack = ToSamples(200);

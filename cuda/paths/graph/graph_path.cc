@@ -10,11 +10,7 @@
 #include "sample/sample.h"
 
 namespace qtts::cuda {
-namespace {
-
-constexpr const char* kSpeaking = "making speech";
-
-}  // namespace
+namespace {}  // namespace
 
 Result<std::unique_ptr<GraphPath>> GraphPath::Create(const Network* network, FrameBuffers* buffers,
                                                      const DeviceNumbers* numbers, bool overlap, cudaStream_t stream) {

@@ -280,7 +280,7 @@ bool PersistentFrame::Covers(int rows, int splits) const {
 Status PersistentFrame::Enqueue(FrameStart start, int rows, int /*splits*/) const {
   FrameKernelArguments arguments = arguments_;
   arguments.runs_talker = start == FrameStart::kInput;
-  return CudaStatus(LaunchFrameKernel(arguments, *FindForm(rows), stream_), "making speech");
+  return CudaStatus(LaunchFrameKernel(arguments, *FindForm(rows), stream_), kSpeaking);
 }
 
 EpochWords PersistentFrame::epoch_words() const {
