@@ -213,7 +213,10 @@ GstStructure* ElementProperties::NewStats() const {
       static_cast<guint64>(stats.occupancy.step_frames), "step-time", G_TYPE_UINT64,
       static_cast<guint64>(stats.occupancy.step_nanoseconds), "parked-utterances", G_TYPE_UINT64,
       static_cast<guint64>(stats.occupancy.parked), "device-memory", G_TYPE_UINT64,
-      static_cast<guint64>(stats.occupancy.device_bytes), nullptr);
+      static_cast<guint64>(stats.occupancy.device_bytes), "ahead-slots", G_TYPE_UINT64,
+      static_cast<guint64>(stats.occupancy.ahead_slots), "ahead-parts", G_TYPE_UINT64,
+      static_cast<guint64>(stats.occupancy.ahead_parts), "preempted-parts", G_TYPE_UINT64,
+      static_cast<guint64>(stats.occupancy.preempted_parts), nullptr);
   const double measured = static_cast<double>(std::max<uint64_t>(stats.measured, 1));
   gst_structure_set(structure, "runaways", G_TYPE_UINT64, stats.runaways, "retries", G_TYPE_UINT64, stats.retries,
                     "measured", G_TYPE_UINT64, stats.measured, "incomplete", G_TYPE_UINT64, stats.incomplete,

@@ -521,8 +521,10 @@ std::vector<Property> ReadOnlyProperties() {
                 "that it speaks at once, \"free-slots\" of them, and \"waiting-utterances\" that wait for "
                 "one, see \"max-wait\"; \"pages\" of a GPU's memory for contexts, \"free-pages\" of them, "
                 "\"parked-utterances\" that wait in the host's memory for pages, and \"device-memory\" in "
-                "bytes that it takes; and since it was loaded: \"steps\" of the engine, \"step-frames\" made by "
-                "them, and \"step-time\" in nanoseconds",
+                "bytes that it takes; of the free slots, the \"ahead-slots\" in which parts are made ahead of "
+                "their turn, see \"parallel-parts\"; and since it was loaded: \"steps\" of the engine, "
+                "\"step-frames\" made by them, and \"step-time\" in nanoseconds, the \"ahead-parts\" that were "
+                "begun, and how many were \"preempted-parts\", which gave their slots to others and are made again",
                 GST_TYPE_STRUCTURE, flags);
           }),
       RowKeptElsewhere("current-text", kReadOnly,

@@ -75,6 +75,7 @@ bool Scheduler::BeginPartAhead(const RunningPtr& owner) {
   owner->parts_ahead.emplace(number, part);
   lists_.Add(part);
   if (!Open(part) && !device_lost_) DropPartAhead(owner, part);
+  if (part->open) ++ahead_parts_;
   return part->open;
 }
 
@@ -90,6 +91,7 @@ bool Scheduler::GiveWay() {
   const RunningPtr part = last->second;
   Log(LogLevel::kDebug, "slot " + std::to_string(part->slot) + ": part " + std::to_string(part->part) + " gives way, " +
                             std::to_string(part->delivered) + " frames ahead of its turn");
+  ++preempted_parts_;
   DropPartAhead(owner, part);
   return true;
 }
@@ -165,7 +167,7 @@ void Scheduler::TakeTurn(const RunningPtr& owner) {
   owner->parts_ahead.erase(found);
   if (owner->part_in_turn->open) --lists_.device.ahead;
   owner->part_in_turn->ahead->in_turn = true;
-  PublishFreeSlots();
+  PublishSlots();
 }
 
 // Gives the reader what was made of the part whose turn has come, as far as there is room for it.

@@ -16,8 +16,8 @@ namespace qtts {
 
 Scheduler::Scheduler(std::unique_ptr<Backend> backend)
     : backend_(std::move(backend)),
-      free_slots_(backend_->max_slots()),
       inbox_(backend_->beside_host()),
+      free_slots_(backend_->max_slots()),
       planner_(&lists_),
       prompts_(backend_.get()) {
   DeviceView& device = lists_.device;
@@ -43,6 +43,9 @@ Occupancy Scheduler::occupancy() const {
   occupancy.slots = lists_.device.slots;
   occupancy.free_slots = free_slots_;
   occupancy.waiting = waiting_.count();
+  occupancy.ahead_slots = ahead_slots_;
+  occupancy.preempted_parts = preempted_parts_;  // read first: each of them has been counted as begun
+  occupancy.ahead_parts = ahead_parts_;
   meter_.Tell(&occupancy);
   if (parking_) parking_->Tell(&occupancy);
   return occupancy;
@@ -155,7 +158,7 @@ void Scheduler::CloseSlot(Running* running) {
   ++lists_.device.free_slots;
   if (running->real_time()) --lists_.device.real_time;
   if (running->is_ahead()) --lists_.device.ahead;
-  PublishFreeSlots();
+  PublishSlots();
   if (!parking_) return;
   parking_->AddClosed(*running);
   parking_->Publish();
@@ -224,7 +227,7 @@ bool Scheduler::Open(const RunningPtr& running) {
   --lists_.device.free_slots;
   if (request.real_time) ++lists_.device.real_time;
   if (running->is_ahead()) ++lists_.device.ahead;
-  PublishFreeSlots();
+  PublishSlots();
   if (parking_) {
     parking_->AddOpened(*running);
     parking_->Publish();
@@ -461,8 +464,9 @@ void Scheduler::FailAll(const Status& status) {
   // Frees the backend before the streams are notified, since their users may then load a new engine. Its slots go with
   // it: closing one may need memory.
   backend_.reset();
-  free_slots_ = lists_.device.free_slots = lists_.device.slots;
+  lists_.device.free_slots = lists_.device.slots;
   lists_.device.real_time = lists_.device.ahead = 0;
+  PublishSlots();
   for (const RunningPtr& running : long_texts_) {
     running->parts_ahead.clear();
     running->part_in_turn.reset();

@@ -4,6 +4,7 @@
 
 #include <atomic>
 #include <cstddef>
+#include <cstdint>
 #include <deque>
 #include <memory>
 #include <optional>
@@ -81,7 +82,10 @@ class Scheduler {
   void EndPart(const RunningPtr& running, EndReason reason, Status status);
   void Remove(const RunningPtr& running);
   void CloseSlot(Running* running);
-  void PublishFreeSlots() { free_slots_ = lists_.device.free_slots + lists_.device.ahead; }
+  void PublishSlots() {
+    free_slots_ = lists_.device.free_slots + lists_.device.ahead;
+    ahead_slots_ = lists_.device.ahead;
+  }
   void FailAll(const Status& status);
   void FailAdded(const Status& status);
   // Functions for utterances that have not spoken yet:
@@ -118,9 +122,14 @@ class Scheduler {
 
   std::unique_ptr<Backend> backend_;  // null once the device is lost
   std::atomic<bool> device_lost_ = false;
-  Status device_status_;         // not ok once the device is lost
-  std::atomic<int> free_slots_;  // those that anybody may have, for occupancy()
+  Status device_status_;  // not ok once the device is lost
   Inbox inbox_;
+
+  // For occupancy(), on any thread.
+  std::atomic<int> free_slots_;  // those that anybody may have
+  std::atomic<int> ahead_slots_ = 0;
+  std::atomic<uint64_t> ahead_parts_ = 0;
+  std::atomic<uint64_t> preempted_parts_ = 0;
 
   // Used by the scheduler thread only, but for numbers of occupancy().
   StreamLists lists_;

@@ -109,9 +109,15 @@ TEST_F(ElementTest, ThePageNamesEveryStatistic) {
   gst_structure_free(stats);
 }
 
-TEST_F(ElementTest, StatisticsTellPagesAndStepsOfTheEngine) {
-  fake::SetScript(
-      {.occupancy = {.pages = 100, .free_pages = 90, .steps = 7, .step_frames = 12, .step_nanoseconds = 5000}});
+TEST_F(ElementTest, StatisticsTellPagesStepsAndPartsAheadOfTheEngine) {
+  fake::SetScript({.occupancy = {.pages = 100,
+                                 .free_pages = 90,
+                                 .steps = 7,
+                                 .step_frames = 12,
+                                 .step_nanoseconds = 5000,
+                                 .ahead_slots = 3,
+                                 .ahead_parts = 11,
+                                 .preempted_parts = 2}});
   Speak speak("text=ab");
   EXPECT_EQ(GetStat(speak.src(), "pages"), 0U);
   EXPECT_EQ(GetStat(speak.src(), "steps"), 0U);
@@ -121,6 +127,9 @@ TEST_F(ElementTest, StatisticsTellPagesAndStepsOfTheEngine) {
   EXPECT_EQ(GetStat(speak.src(), "steps"), 7U);
   EXPECT_EQ(GetStat(speak.src(), "step-frames"), 12U);
   EXPECT_EQ(GetStat(speak.src(), "step-time"), 5000U);
+  EXPECT_EQ(GetStat(speak.src(), "ahead-slots"), 3U);
+  EXPECT_EQ(GetStat(speak.src(), "ahead-parts"), 11U);
+  EXPECT_EQ(GetStat(speak.src(), "preempted-parts"), 2U);
 }
 
 TEST_F(ElementTest, C3PropertiesBeginWithTheirDefaults) {

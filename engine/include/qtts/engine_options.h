@@ -115,6 +115,12 @@ struct Occupancy {
   int parked = 0;
   uint64_t parkings = 0;      // number of such moves since the engine was loaded
   uint64_t device_bytes = 0;  // memory of a GPU that the engine takes; 0: not known
+  // Parts of long texts that are made ahead of their turn (Request::parallel_parts). Their slots now, which count as
+  // free; and since the engine was loaded, how often one was begun, and how often one was preempted: it gave its slot
+  // to another utterance, its frames were lost, and it is begun again. At most as many are preempted as are begun.
+  int ahead_slots = 0;
+  uint64_t ahead_parts = 0;
+  uint64_t preempted_parts = 0;
 };
 
 }  // namespace qtts

@@ -20,6 +20,11 @@ class Engine:
         (CounterMetricFamily, "qtts_steps", "Steps of the engine: one frame of each utterance that takes part", "steps", 1),
         (CounterMetricFamily, "qtts_step_frames", "Frames in them", "step-frames", 1),
         (CounterMetricFamily, "qtts_step_seconds", "Time that they took", "step-time", NANOSECOND),
+        (GaugeMetricFamily, "qtts_slots_ahead", "Slots in which parts of long texts are made ahead; anybody gets them at once",
+         "ahead-slots", 1),
+        (CounterMetricFamily, "qtts_parts_ahead", "Parts of long texts that were begun ahead of their turn", "ahead-parts", 1),
+        (CounterMetricFamily, "qtts_parts_preempted", "Those of them that gave their slots to others, and are made again",
+         "preempted-parts", 1),
     )
 
     def __init__(self, pool):

@@ -369,7 +369,8 @@ def test_metrics(server):
              "qtts_frames_total", "qtts_frames_dropped_total", "qtts_utterances_total", "qtts_requests_total",
              "qtts_underruns_total", "qtts_stalled_seconds_total", "qtts_text_characters_total", "qtts_audio_seconds_total",
              "qtts_device_lost", "qtts_load_seconds", "qtts_build_info", "qtts_steps_total", "qtts_step_frames_total",
-             "qtts_step_seconds_total", "qtts_pages", "qtts_pages_free"]
+             "qtts_step_seconds_total", "qtts_pages", "qtts_pages_free", "qtts_slots_ahead", "qtts_parts_ahead_total",
+             "qtts_parts_preempted_total"]
     text = server.get("/metrics")[2].decode()
     assert [name for name in names if f"\n{name}" not in text] == []
     assert TEXT not in text

@@ -124,11 +124,15 @@ TEST_F(SpokenWordsTest, PartsThatAreMadeAtOnceAreTheSame) {
   const Spoken expected = Speak(request);
   ASSERT_GT(expected.words.size(), 20U);
   const Spoken other = Speak(RequestOf(text_, 4));
+  const Occupancy before = engine_->occupancy();
   request.parallel_parts = 4;
   const auto stream = *engine_->Start(request);
   const auto beside = *engine_->Start(RequestOf(text_, 4));
   EXPECT_TRUE(Read(beside.get()) == other);
   EXPECT_TRUE(Read(stream.get()) == expected);
+  const Occupancy after = engine_->occupancy();
+  EXPECT_GT(after.ahead_parts, before.ahead_parts);
+  EXPECT_EQ(after.preempted_parts, before.preempted_parts) << "slots are left";
 }
 
 TEST_F(SpokenWordsTest, NoPartsAtOnceAreRefused) {
