@@ -46,7 +46,6 @@ struct Model {
 };
 
 Result<Model> OpenModel(const ToolOptions& options) {
-  if (options.arguments.empty()) return Status::InvalidArgument("align: name a model folder");
   const std::string& folder = options.arguments[0];
   QTTS_ASSIGN_OR_RETURN(const TokenizerPattern pattern, PatternOf(options));
   Model model;
@@ -246,15 +245,6 @@ Status AlignCodes(const ToolOptions& options, const Model& model) {
 }  // namespace
 
 Status Align(const ToolOptions& options) {
-  if (!options.codes.empty() && options.text.empty()) {
-    return Status::InvalidArgument("align: --codes needs the utterance's text: name it with --text");
-  }
-  if (options.codes.empty() && !options.words.empty()) {
-    return Status::InvalidArgument("align: --words needs an utterance: name its --text and its --codes");
-  }
-  if (!options.codes.empty() && options.write) {
-    return Status::InvalidArgument("align: --write finds the model's head, which --codes does not; leave one out");
-  }
   QTTS_ASSIGN_OR_RETURN(const Model model, OpenModel(options));
   return options.codes.empty() ? FindHead(options, model) : AlignCodes(options, model);
 }

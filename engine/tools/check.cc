@@ -433,7 +433,6 @@ void PrintReport(const Json& report) {
 }  // namespace
 
 Result<int> Check(const ToolOptions& options) {
-  if (options.arguments.empty()) return Status::InvalidArgument("check: name a model folder");
   ToolOptions used = options;
   Json theirs;
   if (!options.against.empty()) {

@@ -55,7 +55,6 @@ Result<std::optional<double>> LoudnessOfVoice(ToolOptions options, const std::st
 }
 
 Status Loudness(const ToolOptions& options) {
-  if (options.arguments.empty()) return Status::InvalidArgument("loudness: name a model folder");
   const std::string& folder = options.arguments[0];
   QTTS_ASSIGN_OR_RETURN(const EngineOptions engine_options, MakeEngineOptions(options, folder));
   QTTS_ASSIGN_OR_RETURN(const auto engine, Engine::Load(engine_options));

@@ -59,40 +59,44 @@ enum CommandBit : unsigned {
 struct Command {
   std::string_view name;
   const char* operands;
-  size_t max_operands;
+  size_t min_operands, max_operands;
   unsigned bit;
   const char* does;
+  const char* missing = "name a model folder";  // the error for fewer operands
 };
 
 constexpr Command kCommands[] = {
-    {"speak", "[DIR] TEXT", 2, kSpeak,
+    {"speak", "[DIR] TEXT", 0, 2, kSpeak,
      "the speech of TEXT, or of standard input for -, to --output; without DIR with the bundled voice"},
-    {"text", "[DIR] TEXT", 2, kText,
+    {"text", "[DIR] TEXT", 1, 2, kText,
      "the utterances of TEXT, or of standard input for -, what each step of the preparation for the model makes of "
-     "them, and which characters each word stands for"},
-    {"inspect", "DIR", 1, kInspect, "the content of a model folder: type, sizes, speakers, languages, memory"},
-    {"check", "DIR", 1, kCheck,
+     "them, and which characters each word stands for",
+     "name a text, as in 'text [DIR] \"It is $5.\"'; the text - is standard input"},
+    {"inspect", "DIR", 1, 1, kInspect, "the content of a model folder: type, sizes, speakers, languages, memory"},
+    {"check", "DIR", 1, 1, kCheck,
      "a report to compare: the model, token ids, prompt, greedy codes and samples of a fixed request on the CPU in "
      "F32, and on a named --device"},
-    {"tokenize", "DIR", 1, kTokenize, "token ids of each line of standard input, one line each"},
-    {"prompt", "DIR", 1, kPrompt, "the rows of the talker's prompt for --text"},
-    {"codes", "DIR", 1, kCodes, "the codes of --text, one line of code groups per 80 ms frame"},
-    {"align", "DIR", 1, kAlign,
+    {"tokenize", "DIR", 1, 1, kTokenize, "token ids of each line of standard input, one line each"},
+    {"prompt", "DIR", 1, 1, kPrompt, "the rows of the talker's prompt for --text"},
+    {"codes", "DIR", 1, 1, kCodes, "the codes of --text, one line of code groups per 80 ms frame"},
+    {"align", "DIR", 1, 1, kAlign,
      "the attention head that follows the text, which word times need, with its offset, and a table of all heads; "
      "--write keeps it in DIR/qttssrc.json. With --text and --codes, the word times and the coverage of an utterance "
      "that was spoken before"},
-    {"loudness", "DIR", 1, kLoudness,
+    {"loudness", "DIR", 1, 1, kLoudness,
      "the loudness of each preset speaker, in LUFS, of a sample that it speaks; --write keeps it in DIR/qttssrc.json, "
      "for the element's target-loudness"},
-    {"voice make", "DIR", 1, kMakeVoice,
+    {"voice make", "DIR", 1, 1, kMakeVoice,
      "a voice for Base checkpoints from the WAV --audio, to the file --output, with the loudness of a sample that it "
      "speaks"},
-    {"voice design", "DIR DESCRIPTION", 2, kDesignVoice,
-     "a designed voice that stays the same, for VoiceDesign checkpoints: a take of it, to the file --output"},
-    {"voice mix", "FILE:WEIGHT…", 64, kMixVoice,
-     "a voice between others, for Base checkpoints: the mean of their x-vectors by weight, to the file --output"},
-    {"voice show", "FILE", 1, kShowVoice, "the content of a voice file"},
-    {"decode", "DIR [FILE]", 2, kDecode,
+    {"voice design", "DIR DESCRIPTION", 2, 2, kDesignVoice,
+     "a designed voice that stays the same, for VoiceDesign checkpoints: a take of it, to the file --output",
+     "name a model folder and describe the voice, as in 'voice design DIR \"a calm old man\" --output calm.voice'"},
+    {"voice mix", "FILE:WEIGHT…", 2, 64, kMixVoice,
+     "a voice between others, for Base checkpoints: the mean of their x-vectors by weight, to the file --output",
+     "name two voices or more, as in 'voice mix a.voice:2 b.voice:1 --output c.voice'"},
+    {"voice show", "FILE", 1, 1, kShowVoice, "the content of a voice file", "name a voice file"},
+    {"decode", "DIR [FILE]", 1, 2, kDecode,
      "codes, as `codes` prints them, from FILE or standard input to the WAV --output"},
 };
 
@@ -440,6 +444,9 @@ Result<ToolOptions> ParseOptions(int argc, char** argv) {
   if (options.arguments.size() > command->max_operands) {
     return Status::InvalidArgument(options.command + ": \"" + options.arguments[command->max_operands] +
                                    "\" is one argument too many; put quotation marks around a text of several words");
+  }
+  if (options.arguments.size() < command->min_operands) {
+    return Status::InvalidArgument(options.command + ": " + command->missing);
   }
   return std::move(options);
 }

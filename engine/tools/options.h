@@ -71,7 +71,7 @@ struct ToolOptions {
 };
 
 // Parses argv. kInvalidArgument for an unknown command, an option that the command does not take, an invalid number, or
-// too many operands. With --help only the command is checked, with --version nothing.
+// too many or too few operands. With --help only the command is checked, with --version nothing.
 Result<ToolOptions> ParseOptions(int argc, char** argv);
 
 // Returns the manual of a command; all commands if it is empty.

@@ -31,6 +31,7 @@
 #include "text.h"
 #include "text/text_feed.h"
 #include "text/tokenizer.h"
+#include "usage.h"
 #include "voice/clone.h"
 #include "voice_commands.h"
 #include "wav.h"
@@ -40,15 +41,9 @@ namespace {
 
 constexpr int kFramesOfTwoMinutes = 1500;
 
-Result<std::string> ModelFolder(const ToolOptions& options) {
-  if (options.arguments.empty()) return Status::InvalidArgument(options.command + ": name a model folder");
-  return options.arguments[0];
-}
-
 Result<std::shared_ptr<const Tokenizer>> LoadTokenizer(const ToolOptions& options) {
-  QTTS_ASSIGN_OR_RETURN(const std::string folder, ModelFolder(options));
   QTTS_ASSIGN_OR_RETURN(const TokenizerPattern pattern, PatternOf(options));
-  return Tokenizer::Load(folder, pattern);
+  return Tokenizer::Load(options.arguments[0], pattern);
 }
 
 // Returns the bytes of F32 KV cache per position of the talker.
@@ -112,12 +107,6 @@ Result<std::optional<DeviceCapacity>> CapacityFor(const ToolOptions& options, co
     QTTS_ASSIGN_OR_RETURN(DeviceCapacity capacity, CapacityOfDevice(checkpoint, engine));
     return std::optional<DeviceCapacity>(std::move(capacity));
   }
-  if (!options.device.empty()) {
-    return Status::InvalidArgument("inspect --device \"" + options.device + "\": must be a GPU, such as cuda");
-  }
-  if (!options.precision.empty() || options.voices) {
-    return Status::InvalidArgument("inspect: --precision and --voices are about --device cuda");
-  }
   return std::optional<DeviceCapacity>();
 }
 
@@ -138,7 +127,7 @@ void PrintFrameTime(const DeviceCapacity& capacity, const ModelInfo& info) {
 }
 
 Status Inspect(const ToolOptions& options) {
-  QTTS_ASSIGN_OR_RETURN(const std::string folder, ModelFolder(options));
+  const std::string& folder = options.arguments[0];
   QTTS_ASSIGN_OR_RETURN(const auto checkpoint, Checkpoint::Open(folder));
   const ModelInfo info = checkpoint->Info();
   const ModelConfig& config = checkpoint->config();
@@ -278,7 +267,7 @@ Status PrintPrompt(const ToolOptions& options) {
 }
 
 Status Codes(const ToolOptions& options) {
-  QTTS_ASSIGN_OR_RETURN(const std::string folder, ModelFolder(options));
+  const std::string& folder = options.arguments[0];
   QTTS_ASSIGN_OR_RETURN(const EngineOptions engine_options, MakeEngineOptions(options, folder));
   QTTS_ASSIGN_OR_RETURN(const auto engine, Engine::Load(engine_options));
   if (!engine->passed_over().empty()) std::cerr << "qtts-tool: warning: " << engine->passed_over() << '\n';
@@ -303,8 +292,7 @@ Status Codes(const ToolOptions& options) {
 }
 
 Status Decode(const ToolOptions& options) {
-  QTTS_ASSIGN_OR_RETURN(const std::string folder, ModelFolder(options));
-  if (options.output.empty()) return Status::InvalidArgument("decode: name the WAV file to write with --output");
+  const std::string& folder = options.arguments[0];
   QTTS_ASSIGN_OR_RETURN(const WavFormat format, SampleFormatOf(options));
   QTTS_ASSIGN_OR_RETURN(const EngineOptions engine_options, MakeEngineOptions(options, folder));
   QTTS_ASSIGN_OR_RETURN(const auto checkpoint, Checkpoint::Open(folder));
@@ -354,9 +342,7 @@ void MeasureVoice(const ToolOptions& options, const std::string& folder, ClonedV
 }
 
 Status MakeVoice(const ToolOptions& options) {
-  QTTS_ASSIGN_OR_RETURN(const std::string folder, ModelFolder(options));
-  if (options.audio.empty()) return Status::InvalidArgument("voice make: name the recording with --audio");
-  QTTS_RETURN_IF_ERROR(CheckVoiceOutput(options));
+  const std::string& folder = options.arguments[0];
   QTTS_ASSIGN_OR_RETURN(const EngineOptions engine_options, MakeEngineOptions(options, folder));
   QTTS_ASSIGN_OR_RETURN(const auto checkpoint, Checkpoint::Open(folder));
   QTTS_ASSIGN_OR_RETURN(const Recording recording, ReadWav(options.audio));
@@ -371,17 +357,17 @@ Status MakeVoice(const ToolOptions& options) {
   return PrintVoiceFile(path, options.json);
 }
 
-Status ShowVoice(const ToolOptions& options) {
-  if (options.arguments.empty()) return Status::InvalidArgument("voice show: name a voice file");
-  return PrintVoiceFile(options.arguments[0], options.json);
+Status ShowVoice(const ToolOptions& options) { return PrintVoiceFile(options.arguments[0], options.json); }
+
+// Returns the exit status.
+int WrongUsage(const Status& status) {
+  std::cerr << "qtts-tool: " << status.message() << "; see qtts-tool --help\n";
+  return 2;
 }
 
 int Main(int argc, char** argv) {
   const Result<ToolOptions> options = ParseOptions(argc, argv);
-  if (!options.ok()) {
-    std::cerr << "qtts-tool: " << options.status().message() << "; see qtts-tool --help\n";
-    return 2;
-  }
+  if (!options.ok()) return WrongUsage(options.status());
   if (options->version) {
     std::cout << "qtts-tool " QTTS_VERSION "\n";
     return 0;
@@ -390,6 +376,7 @@ int Main(int argc, char** argv) {
     std::cout << Manual(options->command);
     return 0;
   }
+  if (const Status status = CheckUsage(*options); !status.ok()) return WrongUsage(status);
   for (const std::string& warning : options->warnings) std::cerr << "qtts-tool: warning: " << warning << '\n';
   using Run = Status (*)(const ToolOptions&);
   const std::pair<std::string_view, Run> commands[] = {{"text", PrintText},

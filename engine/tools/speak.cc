@@ -6,18 +6,15 @@
 
 #include <algorithm>
 #include <atomic>
-#include <charconv>
 #include <chrono>
 #include <csignal>
 #include <cstdio>
-#include <filesystem>
 #include <functional>
 #include <iostream>
 #include <iterator>
 #include <memory>
 #include <optional>
 #include <string>
-#include <system_error>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -68,16 +65,8 @@ Result<Task> TaskOf(const ToolOptions& options) {
   std::vector<std::string> words = options.arguments;
   Task task;
   if (by_option) {
-    if (words.size() > 1) {
-      return Status::InvalidArgument("speak: \"" + words[1] + "\" and --text are two texts; leave one out");
-    }
     task.text = options.text;
   } else {
-    std::error_code error;
-    if (words.empty() || (words.size() == 1 && std::filesystem::is_directory(words[0], error))) {
-      return Status::InvalidArgument("speak: name what to speak, as in 'speak [DIR] \"Hello.\" --output out.wav'; " +
-                                     std::string("the text - is standard input"));
-    }
     task.text = words.back();
     words.pop_back();
     if (task.text == "-") {
@@ -92,18 +81,6 @@ Result<Task> TaskOf(const ToolOptions& options) {
         "speak: the text has no letter, number or currency sign, so there is nothing to say");
   }
   return task;
-}
-
-// Returns the shortest text that is read as this number.
-std::string NumberText(double number) {
-  char text[32];
-  return {text, std::to_chars(text, text + sizeof text, number).ptr};
-}
-
-Result<double> RateOf(const ToolOptions& options) {
-  const double rate = options.rate.value_or(1);
-  if (rate >= Tempo::kMinRate && rate <= Tempo::kMaxRate) return rate;
-  return NotAllowed("rate", NumberText(rate), NumberText(Tempo::kMinRate) + " to " + NumberText(Tempo::kMaxRate));
 }
 
 Result<SoundFile::Format> FormatOf(const ToolOptions& options) {
@@ -356,14 +333,7 @@ void WarnOfGaps(const WordsOfSpeech& speech) {
 }  // namespace
 
 Result<int> Speak(const ToolOptions& options) {
-  if (options.output.empty()) {
-    return Status::InvalidArgument("speak: name the file to write with --output: .wav, .raw, or - for standard output");
-  }
-  if (options.json && options.output == "-") {
-    return Status::InvalidArgument("speak: --json and --output - both write to standard output; leave one out");
-  }
-  if (!options.words.empty()) QTTS_RETURN_IF_ERROR(CheckWordsFile(options.words));
-  QTTS_ASSIGN_OR_RETURN(const double rate, RateOf(options));
+  const double rate = options.rate.value_or(1);
   QTTS_ASSIGN_OR_RETURN(const SoundFile::Format format, FormatOf(options));
   QTTS_ASSIGN_OR_RETURN(const Task task, TaskOf(options));
   QTTS_ASSIGN_OR_RETURN(const EngineOptions engine_options, MakeEngineOptions(options, task.folder));

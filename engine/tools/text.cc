@@ -217,9 +217,6 @@ Result<MarkupOptions> MakeMarkupOptions(const ToolOptions& options, const ModelI
 }
 
 Status PrintText(const ToolOptions& options) {
-  if (options.arguments.empty()) {
-    return Status::InvalidArgument("text: name a text, as in 'text [DIR] \"It is $5.\"'; the text - is standard input");
-  }
   std::string text = options.arguments.back();
   if (text == "-") text = {std::istreambuf_iterator<char>(std::cin), {}};
   text = RepairUtf8(text);

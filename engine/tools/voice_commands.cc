@@ -27,7 +27,6 @@
 namespace qtts {
 namespace {
 
-constexpr int64_t kMaxDesignTakes = 64;
 // About six seconds: long enough to show a voice, short enough for the prompt of every utterance.
 constexpr const char* kDesignText =
     "The morning was quiet and bright. We walked along the river, talked about old friends, and forgot the time.";
@@ -168,18 +167,6 @@ Status PrintVoiceFile(const std::string& path, bool as_json) {
   return Status::Ok();
 }
 
-Status CheckVoiceOutput(const ToolOptions& options) {
-  if (options.output.empty() && options.add_to.empty()) {
-    return Status::InvalidArgument(options.command +
-                                   ": name the file to write with --output, or a voice file that gets " +
-                                   "one more take with --add-to");
-  }
-  if (!options.add_to.empty() && options.style.empty()) {
-    return Status::InvalidArgument(options.command + ": --add-to needs --style, the manner of the take, such as calm");
-  }
-  return Status::Ok();
-}
-
 Result<std::string> KeepVoice(ClonedVoice voice, const ToolOptions& options) {
   voice.style = LowerCaseName(options.style);
   std::vector<ClonedVoice> takes;
@@ -202,20 +189,7 @@ Result<std::string> KeepVoice(ClonedVoice voice, const ToolOptions& options) {
 }
 
 Status DesignVoice(const ToolOptions& options) {
-  if (options.arguments.size() < 2) {
-    return Status::InvalidArgument(
-        "voice design: name a model folder and describe the voice, as in 'voice design DIR \"a "
-        "calm old man\" --output calm.voice'");
-  }
   const int64_t takes = options.takes.value_or(1);
-  if (takes < 1 || takes > kMaxDesignTakes) {
-    return Status::InvalidArgument("--takes \"" + std::to_string(takes) + "\": must be 1 to " +
-                                   std::to_string(kMaxDesignTakes));
-  }
-  QTTS_RETURN_IF_ERROR(CheckVoiceOutput(options));
-  if (takes > 1 && !options.add_to.empty()) {
-    return Status::InvalidArgument("voice design: --add-to adds one take; choose among several with --output first");
-  }
   QTTS_ASSIGN_OR_RETURN(const EngineOptions engine_options, MakeEngineOptions(options, options.arguments[0]));
   // Its type is known without its weights.
   QTTS_ASSIGN_OR_RETURN(const ModelInfo info, Engine::Inspect(engine_options));
@@ -236,7 +210,6 @@ Status DesignVoice(const ToolOptions& options) {
 }
 
 Status MixVoiceFiles(const ToolOptions& options) {
-  if (options.output.empty()) return Status::InvalidArgument("voice mix: name the file to write with --output");
   std::vector<VoiceShare> shares;
   for (const std::string& argument : options.arguments) {
     const auto [path, weight] = ParseShare(argument);

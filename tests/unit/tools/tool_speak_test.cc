@@ -157,14 +157,15 @@ TEST(ToolTest, TextHeedsItsOptions) {
   const struct {
     std::vector<std::string> options;
     std::string part;
-  } refused[] = {{{"--normalize", "all"}, "--normalize \"all\": must be model, none or spoken"},
-                 {{"--emoji", "loud"}, "--emoji \"loud\": must be silent or names"},
+    int exit_status = 1;
+  } refused[] = {{{"--normalize", "all"}, "--normalize \"all\": must be model, none or spoken", 2},
+                 {{"--emoji", "loud"}, "--emoji \"loud\": must be silent or names", 2},
                  {{"--lexicon", "/nowhere/lexicon"}, "/nowhere/lexicon"}};
-  for (const auto& [options, part] : refused) {
+  for (const auto& [options, part, exit_status] : refused) {
     std::vector<std::string> arguments = {"text", kVoice, "Hi."};
     arguments.insert(arguments.end(), options.begin(), options.end());
     const Outcome outcome = RunTool(arguments);
-    EXPECT_EQ(outcome.exit_status, 1);
+    EXPECT_EQ(outcome.exit_status, exit_status);
     EXPECT_NE(outcome.err.find(part), std::string::npos) << outcome.err;
   }
   EXPECT_NE(RunTool({"text"}).err.find("name a text"), std::string::npos);
@@ -280,10 +281,11 @@ TEST(ToolTest, SpeakRefusesBeforeAnyWork) {
     std::vector<std::string> words;
     std::string part;
     std::string input;
-  } refused[] = {{{kVoice, "Hi."}, "name the file to write with --output", ""},
-                 {{"-o", out}, "name what to speak", ""},
-                 {{kVoice, "-o", out}, "name what to speak", ""},
-                 {{kVoice, "Hi.", "--text", "Hi.", "-o", out}, "are two texts", ""},
+    int exit_status = 1;
+  } refused[] = {{{kVoice, "Hi."}, "name the file to write with --output", "", 2},
+                 {{"-o", out}, "name what to speak", "", 2},
+                 {{kVoice, "-o", out}, "name what to speak", "", 2},
+                 {{kVoice, "Hi.", "--text", "Hi.", "-o", out}, "are two texts", "", 2},
                  {{kVoice, "  ", "-o", out}, "nothing to say", ""},
                  {{kVoice, "\xF0\x9F\x99\x82!", "-o", out}, "nothing to say", ""},
                  {{kVoice, "-", "-o", out}, "nothing to say", "\n\n"},
@@ -291,23 +293,23 @@ TEST(ToolTest, SpeakRefusesBeforeAnyWork) {
                  {{kVoice, "Hi.", "-o", folder.File("out")}, "the extension must be .wav or .raw", ""},
                  {{kVoice, "Hi.", "-o", folder.File("")}, "is a folder", ""},
                  {{kVoice, "Hi.", "-o", out, "--raw"}, "--raw contradicts", ""},
-                 {{kVoice, "Hi.", "-o", out, "--format", "s24"}, "--format \"s24\": must be s16 or f32", ""},
+                 {{kVoice, "Hi.", "-o", out, "--format", "s24"}, "--format \"s24\": must be s16 or f32", "", 2},
                  {{kVoice, "Hi.", "-o", "/nonexistent/out.wav"}, "cannot be written: No such file", ""},
-                 {{kVoice, "Hi.", "-o", out, "--device", "gpu"}, "must be auto, cpu or cuda", ""},
+                 {{kVoice, "Hi.", "-o", out, "--device", "gpu"}, "must be auto, cpu or cuda", "", 2},
                  {{kVoice, "Hi.", "-o", out, "--speaker", "nobody"}, "unknown speaker", ""},
                  {{"Hi.", "-o", out}, "there is no bundled voice: /nonexistent/voice", ""}};
-  for (const auto& [words, part, input] : refused) {
+  for (const auto& [words, part, input, exit_status] : refused) {
     std::vector<std::string> arguments = {"speak"};
     arguments.insert(arguments.end(), words.begin(), words.end());
     const Outcome outcome = RunTool(arguments, input, no_voice);
-    EXPECT_EQ(outcome.exit_status, 1) << part;
+    EXPECT_EQ(outcome.exit_status, exit_status) << part;
     EXPECT_NE(outcome.err.find(part), std::string::npos) << outcome.err;
     EXPECT_EQ(std::count(outcome.err.begin(), outcome.err.end(), '\n'), 1) << outcome.err;
     EXPECT_EQ(FilesIn(folder.File("")), 0U) << part;
   }
   const Outcome both = RunTool({"speak", kVoice, "Hi.", "-o", "-", "--json"});
-  EXPECT_EQ(both.exit_status, 1);
-  EXPECT_NE(both.out.find("both write to standard output"), std::string::npos) << both.out;
+  EXPECT_EQ(both.exit_status, 2);
+  EXPECT_NE(both.err.find("both write to standard output"), std::string::npos) << both.err;
   const Outcome utf16 = RunProgram(
       "/bin/sh", {"-c", "printf 'H\\000i\\000' | \"$0\" speak \"$1\" - -o \"$2\"", QTTS_TEST_TOOL, kVoice, out});
   EXPECT_EQ(utf16.exit_status, 1);
@@ -467,7 +469,7 @@ TEST(ToolTest, SpeakWritesItsWords) {
   EXPECT_EQ(words["words"][1]["bytes"], Json({6, 11}));
   EXPECT_TRUE(words["report"]["measured"]);
   const Outcome wrong = RunTool({"speak", kVoice, text, "-o", wav, "--words", folder.File("a.txt")});
-  EXPECT_EQ(wrong.exit_status, 1);
+  EXPECT_EQ(wrong.exit_status, 2);
   EXPECT_NE(wrong.err.find(".vtt, .srt, .json or .TextGrid"), std::string::npos) << wrong.err;
 }
 
