@@ -371,6 +371,7 @@ def test_metrics(server):
              "qtts_device_lost", "qtts_load_seconds", "qtts_build_info", "qtts_steps_total", "qtts_step_frames_total",
              "qtts_step_seconds_total", "qtts_pages", "qtts_pages_free", "qtts_slots_ahead", "qtts_parts_ahead_total",
              "qtts_parts_preempted_total"]
+    server.speech(input=TEXT, seed=1)  # metrics with labels exist from their first value on
     text = server.get("/metrics")[2].decode()
     assert [name for name in names if f"\n{name}" not in text] == []
     assert TEXT not in text
