@@ -2,6 +2,7 @@
 // Exchange with downstream: flow returns, the order of events, stream ids.
 #include <atomic>
 #include <memory>
+#include <optional>
 #include <string>
 #include <thread>
 #include <utility>
@@ -26,13 +27,13 @@ struct Answer {
 // A sink that returns an error from the third buffer on.
 class FlowTest : public GstTest, public ::testing::WithParamInterface<Answer> {
  protected:
-  FlowTest() : pad_(gst_element_get_static_pad(speak_.Find("sink").get(), "sink")) {
-    probe_ = gst_pad_add_probe(pad_.get(), GST_PAD_PROBE_TYPE_BUFFER, OnBuffer, this, nullptr);
+  FlowTest() {
+    const Owned<GstPad> pad(gst_element_get_static_pad(speak_.Find("sink").get(), "sink"));
+    probe_.emplace(pad.get(), GST_PAD_PROBE_TYPE_BUFFER, [this](GstPadProbeInfo* info) { return OnBuffer(info); });
   }
 
-  static GstPadProbeReturn OnBuffer(GstPad* /*pad*/, GstPadProbeInfo* info, gpointer data) {
-    auto* self = static_cast<FlowTest*>(data);
-    if (++self->buffers_ < 3) return GST_PAD_PROBE_OK;
+  GstPadProbeReturn OnBuffer(GstPadProbeInfo* info) {
+    if (++buffers_ < 3) return GST_PAD_PROBE_OK;
     gst_buffer_unref(GST_PAD_PROBE_INFO_BUFFER(info));
     info->data = nullptr;
     GST_PAD_PROBE_INFO_FLOW_RETURN(info) = GetParam().flow;
@@ -61,10 +62,9 @@ class FlowTest : public GstTest, public ::testing::WithParamInterface<Answer> {
     EXPECT_LE(frames, int64_t{3} + EngineOptions().lead_frames);
   }
 
+  std::atomic<int> buffers_ = 0;  // outlives the pipeline, whose probe counts them
   Speak speak_{"max-queued-text=10"};
-  Owned<GstPad> pad_;
-  gulong probe_ = 0;
-  std::atomic<int> buffers_ = 0;
+  std::optional<Probe> probe_;
 };
 
 INSTANTIATE_TEST_SUITE_P(Answers, FlowTest,
@@ -90,7 +90,7 @@ TEST_P(FlowTest, C28StopsTheEngineAndIsTold) {
   }
 
   // The cause is gone: the element can be used again.
-  gst_pad_remove_probe(pad_.get(), probe_);
+  probe_.reset();
   speak_.Set(GST_STATE_READY);
   speak_.Pending(GST_MESSAGE_ANY);
   EXPECT_TRUE(speak_.PlayToEnd());
@@ -107,7 +107,7 @@ TEST_P(FlowTest, C28ReleasesUpstream) {
   if (GetParam().message == 0) {
     // After a flush, flush-stop says when the stream goes on.
     EXPECT_EQ(flow, GST_FLOW_OK);
-    gst_pad_remove_probe(pad_.get(), probe_);
+    probe_.reset();
     speak_.Send(gst_event_new_flush_start());
     upstream.join();
     EXPECT_EQ(flow, GST_FLOW_FLUSHING);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <atomic>
 #include <functional>
+#include <memory>
 #include <thread>
 #include <tuple>
 #include <utility>
@@ -67,30 +68,13 @@ TEST_F(LiveTest, C16PausesLoseAndRepeatNoFrame) {
 }
 
 // Calls `action` on a thread of its own, while the thread that posts the next message of this type waits for it.
-class DuringMessage {
+class DuringMessage : public MessageHandler {
  public:
   DuringMessage(const Pipeline& pipeline, GstMessageType type, const std::function<void()>& action)
-      : bus_(gst_element_get_bus(pipeline.get())), type_(type), action_(action) {
-    gst_bus_set_sync_handler(bus_, OnMessage, this, nullptr);
-  }
-  ~DuringMessage() {
-    gst_bus_set_sync_handler(bus_, nullptr, nullptr, nullptr);
-    gst_object_unref(bus_);
-  }
-  DuringMessage(const DuringMessage&) = delete;
-  DuringMessage& operator=(const DuringMessage&) = delete;
-
- private:
-  static GstBusSyncReply OnMessage(GstBus* /*bus*/, GstMessage* message, gpointer user_data) {
-    auto* self = static_cast<DuringMessage*>(user_data);
-    if (GST_MESSAGE_TYPE(message) == self->type_ && !self->done_.exchange(true)) std::thread(self->action_).join();
-    return GST_BUS_PASS;
-  }
-
-  GstBus* bus_;
-  GstMessageType type_;
-  std::function<void()> action_;
-  std::atomic<bool> done_ = false;
+      : MessageHandler(pipeline,
+                       [type, action, done = std::make_shared<std::atomic<bool>>(false)](GstMessage* message) {
+                         if (GST_MESSAGE_TYPE(message) == type && !done->exchange(true)) std::thread(action).join();
+                       }) {}
 };
 
 // Each message is posted within create(): the warning before the wait for speech, the element message after it.

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later
 // The rate of speech, silences that are shortened, and speech that is fitted into the slots of its cues.
+#include <atomic>
 #include <cmath>
 #include <cstring>
+#include <memory>
 #include <numeric>
 #include <optional>
 #include <string>
@@ -262,17 +264,12 @@ TEST_F(PaceTest, TextPadsKeepTheRateOfTheUtterance) {
   Speak speak("idle-mode=wait");
   TextSink sink(speak.src(), "word");
   // Before the second buffer leaves.
-  struct Change {
-    GstElement* element;
-    int buffers = 0;
-  } change{speak.src()};
   const Owned<GstPad> pad(gst_element_get_static_pad(speak.src(), "src"));
-  const auto on_buffer = [](GstPad* /*pad*/, GstPadProbeInfo* /*info*/, gpointer data) {
-    auto* at = static_cast<Change*>(data);
-    if (++at->buffers == 1) g_object_set(at->element, "rate", 2.0, nullptr);
-    return GST_PAD_PROBE_OK;
-  };
-  gst_pad_add_probe(pad.get(), GST_PAD_PROBE_TYPE_BUFFER, on_buffer, &change, nullptr);
+  const Probe probe(pad.get(), GST_PAD_PROBE_TYPE_BUFFER,
+                    [src = speak.src(), changed = std::make_shared<std::atomic<bool>>(false)](GstPadProbeInfo*) {
+                      if (!changed->exchange(true)) g_object_set(src, "rate", 2.0, nullptr);
+                      return GST_PAD_PROBE_OK;
+                    });
   speak.Set(GST_STATE_PLAYING);
   const auto samples = [&] {
     speak.Say("aaa bbb ccc ddd eee");

@@ -3,7 +3,6 @@
 // four packets. A packet whose last samples are still held back by a filter, until the next 80 ms come, is late for a
 // sink, unless the delay is a latency that the pipeline knows.
 #include <memory>
-#include <mutex>
 #include <string>
 #include <vector>
 
@@ -32,7 +31,7 @@ std::string Encoder(const std::string& format) {
   return line;
 }
 
-// Notes of each packet its time and the clock's, both as running time.
+// Of each packet of a pad its time and the clock's, both as running time.
 class PacketTimes {
  public:
   struct Packet {
@@ -40,43 +39,24 @@ class PacketTimes {
     GstClockTime now;
   };
 
-  explicit PacketTimes(const LivePipeline& pipeline) : pipeline_(pipeline) {}
+  PacketTimes(const LivePipeline& pipeline, GstPad* pad)
+      : probe_(pad, GST_PAD_PROBE_TYPE_BUFFER | GST_PAD_PROBE_TYPE_BUFFER_LIST,
+               [packets = packets_, &pipeline](GstPadProbeInfo* info) {
+                 const auto note = [&](GstBuffer* buffer) { packets->Add({GST_BUFFER_PTS(buffer), pipeline.now()}); };
+                 if ((GST_PAD_PROBE_INFO_TYPE(info) & GST_PAD_PROBE_TYPE_BUFFER_LIST) == 0) {
+                   note(GST_PAD_PROBE_INFO_BUFFER(info));
+                   return GST_PAD_PROBE_OK;
+                 }
+                 GstBufferList* list = GST_PAD_PROBE_INFO_BUFFER_LIST(info);
+                 for (guint i = 0; i < gst_buffer_list_length(list); ++i) note(gst_buffer_list_get(list, i));
+                 return GST_PAD_PROBE_OK;
+               }) {}
 
-  // Notes the packets of `pad`, whose probe keeps the notes alive: packets come until the pipeline has stopped.
-  static std::shared_ptr<const PacketTimes> Of(const LivePipeline& pipeline, GstPad* pad) {
-    auto times = std::make_shared<PacketTimes>(pipeline);
-    gst_pad_add_probe(pad, static_cast<GstPadProbeType>(GST_PAD_PROBE_TYPE_BUFFER | GST_PAD_PROBE_TYPE_BUFFER_LIST),
-                      OnPacket, new std::shared_ptr(times),
-                      [](gpointer kept) { delete static_cast<std::shared_ptr<PacketTimes>*>(kept); });
-    return times;
-  }
-
-  std::vector<Packet> packets() const {
-    const std::lock_guard lock(mutex_);
-    return packets_;
-  }
+  std::vector<Packet> packets() const { return packets_->items(); }
 
  private:
-  static gboolean Note(GstBuffer** buffer, guint /*index*/, gpointer user_data) {
-    auto* self = static_cast<PacketTimes*>(user_data);
-    self->packets_.push_back({GST_BUFFER_PTS(*buffer), self->pipeline_.now()});
-    return TRUE;
-  }
-  static GstPadProbeReturn OnPacket(GstPad* /*pad*/, GstPadProbeInfo* info, gpointer user_data) {
-    PacketTimes* const self = static_cast<std::shared_ptr<PacketTimes>*>(user_data)->get();
-    const std::lock_guard lock(self->mutex_);
-    if ((GST_PAD_PROBE_INFO_TYPE(info) & GST_PAD_PROBE_TYPE_BUFFER_LIST) != 0) {
-      gst_buffer_list_foreach(GST_PAD_PROBE_INFO_BUFFER_LIST(info), Note, self);
-    } else {
-      GstBuffer* buffer = GST_PAD_PROBE_INFO_BUFFER(info);
-      Note(&buffer, 0, self);
-    }
-    return GST_PAD_PROBE_OK;
-  }
-
-  const LivePipeline& pipeline_;
-  mutable std::mutex mutex_;
-  std::vector<Packet> packets_;
+  const std::shared_ptr<SharedList<Packet>> packets_ = std::make_shared<SharedList<Packet>>();
+  Probe probe_;
 };
 
 // The latency that a sink with this pad would have, from upstream: that of the pipeline's query counts only sinks that
@@ -97,7 +77,7 @@ TEST_P(RtpTest, PacketsAreOnTime) {
   LivePipeline pipeline("text=abcdefghijklmnopqrst", " ! audioconvert ! audioresample ! " + Encoder(GetParam()));
   const auto sink = pipeline.Find("sink");
   const Owned<GstPad> pad(gst_element_get_static_pad(sink.get(), "sink"));
-  const auto times = PacketTimes::Of(pipeline, pad.get());
+  const PacketTimes times(pipeline, pad.get());
   pipeline.Set(GST_STATE_PLAYING);
   constexpr GstClockTime kStep = 5 * GST_MSECOND;  // of AdvanceWithTheEngine()
   ASSERT_TRUE(WaitFor([&] {
@@ -105,9 +85,9 @@ TEST_P(RtpTest, PacketsAreOnTime) {
     return Speech(pipeline.record().buffers()).size() == 20;
   }));
   // Until a frame has passed all elements, the clock may have moved on: the packets are those of frames before.
-  ASSERT_TRUE(WaitFor([&] { return times->packets().size() >= 76; }));
+  ASSERT_TRUE(WaitFor([&] { return times.packets().size() >= 76; }));
   const GstClockTime latency = Latency(pad.get());
-  const auto packets = times->packets();
+  const auto packets = times.packets();
   for (size_t i = 0; i < packets.size(); ++i) {
     // Opus dates packets by its lookahead earlier, and the first one not before 0.
     if (i > 1) {

@@ -3,6 +3,7 @@
 #include <atomic>
 #include <chrono>
 #include <map>
+#include <memory>
 #include <string>
 #include <thread>
 #include <vector>
@@ -238,58 +239,48 @@ TEST_F(SpeakTest, C25InterruptFromTwoThreadsAtOnce) {
 }
 
 TEST_F(SpeakTest, C25InterruptFromASyncMessageHandler) {
-  const Owned<GstObject> bus(GST_OBJECT(gst_element_get_bus(speak_.get())));
-  gst_bus_set_sync_handler(
-      GST_BUS(bus.get()),
-      [](GstBus*, GstMessage* message, gpointer speak) {
-        if (gst_message_has_name(message, "qtts-utterance-started")) static_cast<const Speak*>(speak)->Interrupt();
-        return GST_BUS_PASS;
-      },
-      &speak_, nullptr);
+  const MessageHandler handler(speak_, [this](GstMessage* message) {
+    if (gst_message_has_name(message, "qtts-utterance-started")) speak_.Interrupt();
+  });
   Play();
   for (int i = 0; i < 20; ++i) {
     speak_.Say("abc");
     EXPECT_EQ(speak_.Finish().reason, "interrupted");
   }
   EXPECT_LE(speak_.record().buffer_count(), 20U) << "one frame each at most";
-  gst_bus_set_sync_handler(GST_BUS(bus.get()), nullptr, nullptr, nullptr);
 }
 
-// Blocks the thread `held` in the handler of its first message, and records the thread of each message.
+// Blocks the thread `held` in the handler of its first message, and counts that thread's messages.
 class HeldReporter {
  public:
-  explicit HeldReporter(const Pipeline& pipeline) : bus_(gst_element_get_bus(pipeline.get())) {
-    gst_bus_set_sync_handler(bus_, OnMessage, this, nullptr);
-  }
-  ~HeldReporter() {
-    Release();
-    gst_bus_set_sync_handler(bus_, nullptr, nullptr, nullptr);
-    gst_object_unref(bus_);
-  }
+  explicit HeldReporter(const Pipeline& pipeline)
+      : handler_(pipeline, [state = state_](GstMessage* message) { state->OnMessage(message); }) {}
+  ~HeldReporter() { Release(); }
   HeldReporter(const HeldReporter&) = delete;
   HeldReporter& operator=(const HeldReporter&) = delete;
 
-  void Hold(std::thread::id thread) { held_ = thread; }
-  void Release() { released_ = true; }
-  bool holds() const { return holds_; }
-  int on_held_thread() const { return on_held_thread_; }
+  void Hold(std::thread::id thread) { state_->held = thread; }
+  void Release() { state_->released = true; }
+  bool holds() const { return state_->holds; }
+  int on_held_thread() const { return state_->on_held_thread; }
 
  private:
-  static GstBusSyncReply OnMessage(GstBus* /*bus*/, GstMessage* message, gpointer user_data) {
-    auto* self = static_cast<HeldReporter*>(user_data);
-    if (GST_MESSAGE_TYPE(message) == GST_MESSAGE_ELEMENT && std::this_thread::get_id() == self->held_.load()) {
-      ++self->on_held_thread_;
-      self->holds_ = true;
-      EXPECT_TRUE(WaitFor([self] { return self->released_.load(); }));
-    }
-    return GST_BUS_PASS;
-  }
+  struct State {
+    std::atomic<std::thread::id> held = std::thread::id();
+    std::atomic<bool> released = false;
+    std::atomic<bool> holds = false;
+    std::atomic<int> on_held_thread = 0;
 
-  GstBus* bus_;
-  std::atomic<std::thread::id> held_ = std::thread::id();
-  std::atomic<bool> released_ = false;
-  std::atomic<bool> holds_ = false;
-  std::atomic<int> on_held_thread_ = 0;
+    void OnMessage(GstMessage* message) {
+      if (GST_MESSAGE_TYPE(message) != GST_MESSAGE_ELEMENT || std::this_thread::get_id() != held.load()) return;
+      ++on_held_thread;
+      holds = true;
+      EXPECT_TRUE(WaitFor([this] { return released.load(); }));
+    }
+  };
+
+  const std::shared_ptr<State> state_ = std::make_shared<State>();
+  MessageHandler handler_;
 };
 
 // Check: 47

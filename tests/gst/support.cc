@@ -93,65 +93,117 @@ GstTest::~GstTest() {
   }
 }
 
-Recorder::Recorder(GstPad* pad, bool keep_data) : pad_(GST_PAD(gst_object_ref(pad))), keep_data_(keep_data) {
-  probe_ =
-      gst_pad_add_probe(pad,
-                        static_cast<GstPadProbeType>(GST_PAD_PROBE_TYPE_BUFFER | GST_PAD_PROBE_TYPE_EVENT_DOWNSTREAM |
-                                                     GST_PAD_PROBE_TYPE_EVENT_FLUSH),
-                        OnProbe, this, nullptr);
+Probe::Probe(GstPad* pad, int types, Function function) : pad_(GST_PAD(gst_object_ref(pad))) {
+  id_ = gst_pad_add_probe(
+      pad, static_cast<GstPadProbeType>(types),
+      [](GstPad*, GstPadProbeInfo* info, gpointer kept) { return (*static_cast<Function*>(kept))(info); },
+      new Function(std::move(function)), [](gpointer kept) { delete static_cast<Function*>(kept); });
 }
 
-Recorder::~Recorder() { gst_pad_remove_probe(pad_.get(), probe_); }
+Probe::~Probe() { Remove(); }
 
-GstPadProbeReturn Recorder::OnProbe(GstPad* /*pad*/, GstPadProbeInfo* info, gpointer user_data) {
-  auto* self = static_cast<Recorder*>(user_data);
-  Item item;
-  gst_segment_init(&item.segment, GST_FORMAT_UNDEFINED);
-  const std::lock_guard lock(self->mutex_);
-  if ((GST_PAD_PROBE_INFO_TYPE(info) & GST_PAD_PROBE_TYPE_BUFFER) != 0) {
-    GstBuffer* buffer = GST_PAD_PROBE_INFO_BUFFER(info);
-    item.is_buffer = true;
-    item.pts = GST_BUFFER_PTS(buffer);
-    item.duration = GST_BUFFER_DURATION(buffer);
-    item.offset = GST_BUFFER_OFFSET(buffer);
-    item.offset_end = GST_BUFFER_OFFSET_END(buffer);
-    item.size = gst_buffer_get_size(buffer);
-    item.discont = GST_BUFFER_FLAG_IS_SET(buffer, GST_BUFFER_FLAG_DISCONT);
-    item.gap_flag = GST_BUFFER_FLAG_IS_SET(buffer, GST_BUFFER_FLAG_GAP);
-    item.silent = IsZero(buffer);
-    if (self->is_float_) {
+void Probe::Remove() {
+  if (id_ != 0) gst_pad_remove_probe(pad_.get(), std::exchange(id_, 0));
+}
+
+MessageHandler::MessageHandler(const Pipeline& pipeline, Function function)
+    : bus_(GST_OBJECT(gst_element_get_bus(pipeline.get()))) {
+  gst_bus_set_sync_handler(
+      GST_BUS(bus_.get()),
+      [](GstBus*, GstMessage* message, gpointer kept) {
+        (*static_cast<Function*>(kept))(message);
+        return GST_BUS_PASS;
+      },
+      new Function(std::move(function)), [](gpointer kept) { delete static_cast<Function*>(kept); });
+}
+
+MessageHandler::~MessageHandler() { gst_bus_set_sync_handler(GST_BUS(bus_.get()), nullptr, nullptr, nullptr); }
+
+class Recorder::Notes {
+ public:
+  explicit Notes(bool keep_data) : keep_data_(keep_data) {}
+
+  void Note(GstPadProbeInfo* info) {
+    Item item;
+    gst_segment_init(&item.segment, GST_FORMAT_UNDEFINED);
+    const MutexLock lock(mutex_);
+    if ((GST_PAD_PROBE_INFO_TYPE(info) & GST_PAD_PROBE_TYPE_BUFFER) != 0) {
+      ReadBuffer(GST_PAD_PROBE_INFO_BUFFER(info), &item);
+    } else {
+      ReadEvent(GST_PAD_PROBE_INFO_EVENT(info), &item);
+    }
+    items_.push_back(std::move(item));
+  }
+  std::vector<Item> items() const {
+    const MutexLock lock(mutex_);
+    return items_;
+  }
+  void Clear() {
+    const MutexLock lock(mutex_);
+    items_.clear();
+  }
+  void ClearWhenFlushed() {
+    const MutexLock lock(mutex_);
+    clear_when_flushed_ = true;
+  }
+
+ private:
+  void ReadBuffer(GstBuffer* buffer, Item* item) QTTS_REQUIRES(mutex_) {
+    item->is_buffer = true;
+    item->pts = GST_BUFFER_PTS(buffer);
+    item->duration = GST_BUFFER_DURATION(buffer);
+    item->offset = GST_BUFFER_OFFSET(buffer);
+    item->offset_end = GST_BUFFER_OFFSET_END(buffer);
+    item->size = gst_buffer_get_size(buffer);
+    item->discont = GST_BUFFER_FLAG_IS_SET(buffer, GST_BUFFER_FLAG_DISCONT);
+    item->gap_flag = GST_BUFFER_FLAG_IS_SET(buffer, GST_BUFFER_FLAG_GAP);
+    item->silent = IsZero(buffer);
+    if (is_float_) {
       float head[fake::kLabelSamples] = {};
       gst_buffer_extract(buffer, 0, head, sizeof head);
-      item.label = fake::ReadLabel(head);
+      item->label = fake::ReadLabel(head);
     } else {
       int16_t head[fake::kLabelSamples] = {};
       gst_buffer_extract(buffer, 0, head, sizeof head);
-      item.label = fake::ReadLabel(head);
+      item->label = fake::ReadLabel(head);
     }
-    if (self->keep_data_) {
-      item.data.resize(item.size);
-      gst_buffer_extract(buffer, 0, item.data.data(), item.size);
-    }
-  } else {
-    GstEvent* event = GST_PAD_PROBE_INFO_EVENT(info);
-    item.event = GST_EVENT_TYPE(event);
-    if (item.event == GST_EVENT_FLUSH_STOP && self->clear_when_flushed_) self->items_.clear();
-    if (item.event == GST_EVENT_SEGMENT) gst_event_copy_segment(event, &item.segment);
-    if (item.event == GST_EVENT_CAPS) {
-      GstCaps* caps = nullptr;
-      gst_event_parse_caps(event, &caps);
-      item.caps = std::shared_ptr<GstCaps>(gst_caps_ref(caps), gst_caps_unref);
-      self->is_float_ = g_strcmp0(gst_structure_get_string(gst_caps_get_structure(caps, 0), "format"), "F32LE") == 0;
+    if (keep_data_) {
+      item->data.resize(item->size);
+      gst_buffer_extract(buffer, 0, item->data.data(), item->size);
     }
   }
-  self->items_.push_back(std::move(item));
-  return GST_PAD_PROBE_OK;
-}
+  void ReadEvent(GstEvent* event, Item* item) QTTS_REQUIRES(mutex_) {
+    item->event = GST_EVENT_TYPE(event);
+    if (item->event == GST_EVENT_FLUSH_STOP && clear_when_flushed_) items_.clear();
+    if (item->event == GST_EVENT_SEGMENT) gst_event_copy_segment(event, &item->segment);
+    if (item->event == GST_EVENT_CAPS) {
+      GstCaps* caps = nullptr;
+      gst_event_parse_caps(event, &caps);
+      item->caps = std::shared_ptr<GstCaps>(gst_caps_ref(caps), gst_caps_unref);
+      is_float_ = g_strcmp0(gst_structure_get_string(gst_caps_get_structure(caps, 0), "format"), "F32LE") == 0;
+    }
+  }
 
-std::vector<Recorder::Item> Recorder::items() const {
-  const std::lock_guard lock(mutex_);
-  return items_;
-}
+  const bool keep_data_;
+  mutable Mutex mutex_;
+  bool is_float_ QTTS_GUARDED_BY(mutex_) = true;
+  bool clear_when_flushed_ QTTS_GUARDED_BY(mutex_) = false;
+  std::vector<Item> items_ QTTS_GUARDED_BY(mutex_);
+};
+
+Recorder::Recorder(GstPad* pad, bool keep_data)
+    : notes_(std::make_shared<Notes>(keep_data)),
+      probe_(pad, GST_PAD_PROBE_TYPE_BUFFER | GST_PAD_PROBE_TYPE_EVENT_DOWNSTREAM | GST_PAD_PROBE_TYPE_EVENT_FLUSH,
+             [notes = notes_](GstPadProbeInfo* info) {
+               notes->Note(info);
+               return GST_PAD_PROBE_OK;
+             }) {}
+
+std::vector<Recorder::Item> Recorder::items() const { return notes_->items(); }
+
+void Recorder::Clear() { notes_->Clear(); }
+
+void Recorder::ClearWhenFlushed() { notes_->ClearWhenFlushed(); }
 
 std::vector<Recorder::Item> Recorder::buffers() const {
   std::vector<Item> buffers = items();
@@ -176,11 +228,6 @@ std::string Recorder::text() const {
     text.append(utf8, static_cast<size_t>(g_unichar_to_utf8(item.label.character, utf8)));
   }
   return text;
-}
-
-void Recorder::Clear() {
-  const std::lock_guard lock(mutex_);
-  items_.clear();
 }
 
 Pipeline::Pipeline(const std::string& launch_line) {

@@ -9,11 +9,12 @@
 #include <functional>
 #include <initializer_list>
 #include <memory>
-#include <mutex>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "fake_engine/fake_engine.h"
+#include "qtts/mutex.h"
 
 // Common code of all tests of the element. Before the first test it starts GStreamer, registers the element and makes
 // warnings fatal.
@@ -48,6 +49,63 @@ class GstTest : public ::testing::Test {
   ~GstTest() override;
 };
 
+// A list that GStreamer's threads add to while a test reads it.
+template <typename Item>
+class SharedList {
+ public:
+  void Add(Item item) {
+    const MutexLock lock(mutex_);
+    items_.push_back(std::move(item));
+  }
+  void Clear() {
+    const MutexLock lock(mutex_);
+    items_.clear();
+  }
+  std::vector<Item> items() const {
+    const MutexLock lock(mutex_);
+    return items_;
+  }
+
+ private:
+  mutable Mutex mutex_;
+  std::vector<Item> items_ QTTS_GUARDED_BY(mutex_);
+};
+
+// Calls a function for what passes a pad, on any thread, until the probe is removed. A call that has begun by then goes
+// on: `function` holds shared what it uses, or the pipeline has stopped before that goes.
+class Probe {
+ public:
+  using Function = std::function<GstPadProbeReturn(GstPadProbeInfo*)>;
+
+  Probe(GstPad* pad, int types, Function function);
+  ~Probe();
+  Probe(const Probe&) = delete;
+  Probe& operator=(const Probe&) = delete;
+
+  void Remove();
+
+ private:
+  Owned<GstPad> pad_;
+  gulong id_ = 0;
+};
+
+class Pipeline;
+
+// Calls a function for each message of a pipeline, on the thread that posts it, until the end of its scope. The same
+// holds for a call that has begun by then.
+class MessageHandler {
+ public:
+  using Function = std::function<void(GstMessage*)>;
+
+  MessageHandler(const Pipeline& pipeline, Function function);
+  ~MessageHandler();
+  MessageHandler(const MessageHandler&) = delete;
+  MessageHandler& operator=(const MessageHandler&) = delete;
+
+ private:
+  Owned<GstObject> bus_;
+};
+
 // Everything that passed a pad, in order.
 class Recorder {
  public:
@@ -69,9 +127,6 @@ class Recorder {
   };
 
   explicit Recorder(GstPad* pad, bool keep_data = false);
-  ~Recorder();
-  Recorder(const Recorder&) = delete;
-  Recorder& operator=(const Recorder&) = delete;
 
   std::vector<Item> items() const;
   std::vector<Item> buffers() const;
@@ -81,18 +136,13 @@ class Recorder {
   std::string text() const;
   void Clear();
   // Cleared by each flush. Until the flush ends, a buffer may still come.
-  void ClearWhenFlushed() { clear_when_flushed_ = true; }
+  void ClearWhenFlushed();
 
  private:
-  static GstPadProbeReturn OnProbe(GstPad* pad, GstPadProbeInfo* info, gpointer user_data);
+  class Notes;
 
-  Owned<GstPad> pad_;
-  gulong probe_ = 0;
-  bool keep_data_;
-  bool is_float_ = true;
-  std::atomic<bool> clear_when_flushed_ = false;
-  mutable std::mutex mutex_;
-  std::vector<Item> items_;
+  const std::shared_ptr<Notes> notes_;
+  Probe probe_;
 };
 
 // Upstream of the sink pad: requests it, links it and pushes text.

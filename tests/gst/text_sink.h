@@ -2,11 +2,10 @@
 #ifndef QTTS_TESTS_GST_TEXT_SINK_H_
 #define QTTS_TESTS_GST_TEXT_SINK_H_
 
-#include <condition_variable>
-#include <mutex>
 #include <string>
 #include <vector>
 
+#include "qtts/mutex.h"
 #include "support.h"
 
 namespace qtts::testing {
@@ -64,22 +63,22 @@ class TextSink {
 
   // While it blocks, it keeps a buffer until a flush.
   void Block(bool block) {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     blocks_ = block;
-    changed_.notify_all();
+    changed_.NotifyAll();
   }
   bool blocked() {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     return waits_;
   }
   // Answer to buffers.
   void Answer(GstFlowReturn flow) {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     flow_ = flow;
   }
 
   std::vector<Item> items() {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     return items_;
   }
   std::vector<Text> texts() {
@@ -109,9 +108,9 @@ class TextSink {
     item.text.resize(gst_buffer_get_size(buffer));
     gst_buffer_extract(buffer, 0, item.text.data(), item.text.size());
     gst_buffer_unref(buffer);
-    std::unique_lock lock(self->mutex_);
+    const MutexLock lock(self->mutex_);
     self->waits_ = true;
-    self->changed_.wait(lock, [self] { return !self->blocks_ || self->flushing_; });
+    while (self->blocks_ && !self->flushing_) self->changed_.Wait(self->mutex_);
     self->waits_ = false;
     if (self->flushing_) return GST_FLOW_FLUSHING;
     self->items_.push_back(std::move(item));
@@ -123,7 +122,7 @@ class TextSink {
     Item item;
     item.event = GST_EVENT_TYPE(event);
     {
-      const std::lock_guard lock(self->mutex_);
+      const MutexLock lock(self->mutex_);
       if (item.event == GST_EVENT_FLUSH_START) self->flushing_ = true;
       if (item.event == GST_EVENT_FLUSH_STOP) self->flushing_ = false;
       if (item.event == GST_EVENT_GAP) gst_event_parse_gap(event, &item.time, &item.duration);
@@ -136,7 +135,7 @@ class TextSink {
         gst_event_parse_stream_flags(event, &item.flags);
       }
       self->items_.push_back(std::move(item));
-      self->changed_.notify_all();
+      self->changed_.NotifyAll();
     }
     gst_event_unref(event);
     return TRUE;
@@ -145,13 +144,13 @@ class TextSink {
   GstElement* element_;
   Owned<GstPad> source_;
   Owned<GstPad> sink_;
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  bool blocks_ = false;
-  bool waits_ = false;
-  bool flushing_ = false;
-  GstFlowReturn flow_ = GST_FLOW_OK;
-  std::vector<Item> items_;
+  Mutex mutex_;
+  Condition changed_;
+  bool blocks_ QTTS_GUARDED_BY(mutex_) = false;
+  bool waits_ QTTS_GUARDED_BY(mutex_) = false;
+  bool flushing_ QTTS_GUARDED_BY(mutex_) = false;
+  GstFlowReturn flow_ QTTS_GUARDED_BY(mutex_) = GST_FLOW_OK;
+  std::vector<Item> items_ QTTS_GUARDED_BY(mutex_);
 };
 
 }  // namespace qtts::testing

@@ -3,7 +3,6 @@
 #include <gmock/gmock.h>
 
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <utility>
@@ -84,20 +83,19 @@ TEST_F(SpeakerMapTest, AValueMayHaveAnySettings) {
 
 // --- the element
 
-// Notes the metas of each buffer of a pad as "value" of kWithoutTags, and whether there is another.
+// Notes the metas of each buffer of an element as "value" of kWithoutTags, and whether there is another.
 class MetaNotes {
  public:
-  explicit MetaNotes(GstElement* element) : pad_(gst_element_get_static_pad(element, "src")) {
-    probe_ = gst_pad_add_probe(pad_.get(), GST_PAD_PROBE_TYPE_BUFFER, OnBuffer, this, nullptr);
-  }
-  ~MetaNotes() { gst_pad_remove_probe(pad_.get(), probe_); }
-  MetaNotes(const MetaNotes&) = delete;
-  MetaNotes& operator=(const MetaNotes&) = delete;
+  explicit MetaNotes(GstElement* element)
+      : probe_(Owned<GstPad>(gst_element_get_static_pad(element, "src")).get(), GST_PAD_PROBE_TYPE_BUFFER,
+               [notes = notes_](GstPadProbeInfo* info) {
+                 std::string note;
+                 gst_buffer_foreach_meta(GST_PAD_PROBE_INFO_BUFFER(info), OnMeta, &note);
+                 notes->Add(note);
+                 return GST_PAD_PROBE_OK;
+               }) {}
 
-  std::vector<std::string> notes() const {
-    const std::lock_guard lock(mutex_);
-    return notes_;
-  }
+  std::vector<std::string> notes() const { return notes_->items(); }
 
  private:
   static gboolean OnMeta(GstBuffer* /*buffer*/, GstMeta** meta, gpointer user_data) {
@@ -108,19 +106,9 @@ class MetaNotes {
     *note += (note->empty() ? "" : " ") + std::string(value != nullptr ? value : "sentence");
     return TRUE;
   }
-  static GstPadProbeReturn OnBuffer(GstPad* /*pad*/, GstPadProbeInfo* info, gpointer user_data) {
-    auto* self = static_cast<MetaNotes*>(user_data);
-    std::string note;
-    gst_buffer_foreach_meta(GST_PAD_PROBE_INFO_BUFFER(info), OnMeta, &note);
-    const std::lock_guard lock(self->mutex_);
-    self->notes_.push_back(note);
-    return GST_PAD_PROBE_OK;
-  }
 
-  Owned<GstPad> pad_;
-  gulong probe_ = 0;
-  mutable std::mutex mutex_;
-  std::vector<std::string> notes_;
+  const std::shared_ptr<SharedList<std::string>> notes_ = std::make_shared<SharedList<std::string>>();
+  Probe probe_;
 };
 
 class TranscriptTest : public GstTest {

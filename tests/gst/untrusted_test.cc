@@ -13,7 +13,6 @@
 #include <filesystem>
 #include <fstream>
 #include <map>
-#include <mutex>
 #include <set>
 
 #include "support.h"
@@ -81,27 +80,22 @@ class MadeElements {
       return made;
     }();
     ASSERT_NE(tracer, nullptr);
-    const std::lock_guard lock(mutex());
-    factories().clear();
+    factories().Clear();
   }
   static std::set<std::string> End() {
-    const std::lock_guard lock(mutex());
-    return factories();
+    const std::vector<std::string> made = factories().items();
+    return {made.begin(), made.end()};
   }
 
  private:
   static void OnNew(GObject* /*tracer*/, GstClockTime /*time*/, GstElement* element) {
     GstElementFactory* factory = gst_element_get_factory(element);
-    const std::lock_guard lock(mutex());
-    factories().insert(factory == nullptr ? "none" : GST_OBJECT_NAME(factory));
+    factories().Add(factory == nullptr ? "none" : GST_OBJECT_NAME(factory));
   }
-  static std::mutex& mutex() {
-    static std::mutex mutex;
-    return mutex;
-  }
-  static std::set<std::string>& factories() {
-    static std::set<std::string> factories;
-    return factories;
+  // Never destroyed: the tracer stays.
+  static SharedList<std::string>& factories() {
+    static auto* const factories = new SharedList<std::string>;
+    return *factories;
   }
 };
 

@@ -3,7 +3,7 @@
 #include <glib/gstdio.h>
 
 #include <algorithm>
-#include <mutex>
+#include <memory>
 #include <string>
 #include <thread>
 #include <vector>
@@ -318,33 +318,24 @@ TEST_F(WordsTest, TextOverlayShowsWords) {
       "textoverlay name=overlay font-desc=\"Sans 20\" ! fakesink name=video sync=false  "
       "qttssrc name=src text=\"Hello, my world.\" ! fakesink sync=false  src.text_0 ! overlay.text_sink");
   const auto video = pipeline.Find("video");
-  GstPad* pad = gst_element_get_static_pad(video.get(), "sink");
-  struct Shown {
-    std::mutex mutex;
-    std::vector<bool> frames;
-  } shown;
-  gst_pad_add_probe(
-      pad, GST_PAD_PROBE_TYPE_BUFFER,
-      [](GstPad* /*pad*/, GstPadProbeInfo* info, gpointer data) {
-        auto* frames = static_cast<Shown*>(data);
-        GstMapInfo map;
-        gst_buffer_map(GST_PAD_PROBE_INFO_BUFFER(info), &map, GST_MAP_READ);
-        bool bright = false;
-        for (gsize i = 1; i < map.size; i += 4) bright = bright || map.data[i] > 100;
-        gst_buffer_unmap(GST_PAD_PROBE_INFO_BUFFER(info), &map);
-        const std::lock_guard lock(frames->mutex);
-        frames->frames.push_back(bright);
-        return GST_PAD_PROBE_OK;
-      },
-      &shown, nullptr);
-  gst_object_unref(pad);
+  const Owned<GstPad> pad(gst_element_get_static_pad(video.get(), "sink"));
+  const auto frames = std::make_shared<SharedList<bool>>();
+  const Probe probe(pad.get(), GST_PAD_PROBE_TYPE_BUFFER, [frames](GstPadProbeInfo* info) {
+    GstMapInfo map;
+    gst_buffer_map(GST_PAD_PROBE_INFO_BUFFER(info), &map, GST_MAP_READ);
+    bool bright = false;
+    for (gsize i = 1; i < map.size; i += 4) bright = bright || map.data[i] > 100;
+    gst_buffer_unmap(GST_PAD_PROBE_INFO_BUFFER(info), &map);
+    frames->Add(bright);
+    return GST_PAD_PROBE_OK;
+  });
   ASSERT_TRUE(pipeline.PlayToEnd());
-  const std::lock_guard lock(shown.mutex);
-  ASSERT_EQ(shown.frames.size(), 40U);
+  const std::vector<bool> shown = frames->items();
+  ASSERT_EQ(shown.size(), 40U);
   for (const size_t frame : {0U, 9U, 15U, 17U, 22U, 29U}) {
-    EXPECT_TRUE(shown.frames[frame]) << frame;  // Hello: 0 to 400 ms; my: 560 to 720; world: 800 to 1200
+    EXPECT_TRUE(shown[frame]) << frame;  // Hello: 0 to 400 ms; my: 560 to 720; world: 800 to 1200
   }
-  for (const size_t frame : {11U, 13U, 19U, 30U, 39U}) EXPECT_FALSE(shown.frames[frame]) << frame;
+  for (const size_t frame : {11U, 13U, 19U, 30U, 39U}) EXPECT_FALSE(shown[frame]) << frame;
 }
 
 }  // namespace

@@ -6,15 +6,14 @@
 #include <algorithm>
 #include <atomic>
 #include <cmath>
-#include <condition_variable>
 #include <deque>
-#include <mutex>
 #include <numbers>
 #include <optional>
 #include <thread>
 #include <utility>
 
 #include "qtts/engine.h"
+#include "qtts/mutex.h"
 
 namespace qtts {
 namespace {
@@ -27,19 +26,19 @@ constexpr float kLabelStep = 1.0F / 32768;
 
 // State that tests control and observe. Its mutex is locked last.
 struct World {
-  std::mutex mutex;
-  std::condition_variable changed;
-  fake::Script script;
-  fake::Counters counters;
-  std::vector<Request> requests;
-  int64_t frames_allowed = -1;
-  bool clones_held = false;
-  bool loads_held = false;
-  int64_t utterances = 0;
-  std::vector<std::pair<EngineOptions, std::weak_ptr<Engine>>> engines;
-  EngineOptions options;  // of the last load
-  Recording recording;    // of the last clone
-  CloneOptions clone_options;
+  Mutex mutex;
+  Condition changed;
+  fake::Script script QTTS_GUARDED_BY(mutex);
+  fake::Counters counters QTTS_GUARDED_BY(mutex);
+  std::vector<Request> requests QTTS_GUARDED_BY(mutex);
+  int64_t frames_allowed QTTS_GUARDED_BY(mutex) = -1;
+  bool clones_held QTTS_GUARDED_BY(mutex) = false;
+  bool loads_held QTTS_GUARDED_BY(mutex) = false;
+  int64_t utterances QTTS_GUARDED_BY(mutex) = 0;
+  std::vector<std::pair<EngineOptions, std::weak_ptr<Engine>>> engines QTTS_GUARDED_BY(mutex);
+  EngineOptions options QTTS_GUARDED_BY(mutex);  // of the last load
+  Recording recording QTTS_GUARDED_BY(mutex);    // of the last clone
+  CloneOptions clone_options QTTS_GUARDED_BY(mutex);
 };
 
 World& GetWorld() {
@@ -48,13 +47,14 @@ World& GetWorld() {
 }
 
 fake::Script GetScript() {
-  const std::lock_guard lock(GetWorld().mutex);
-  return GetWorld().script;
+  World& world = GetWorld();
+  const MutexLock lock(world.mutex);
+  return world.script;
 }
 
 bool TakeFrameAllowance() {
   World& world = GetWorld();
-  const std::lock_guard lock(world.mutex);
+  const MutexLock lock(world.mutex);
   if (world.frames_allowed == 0) return false;
   if (world.frames_allowed > 0) --world.frames_allowed;
   ++world.counters.frames;
@@ -71,9 +71,9 @@ std::u32string Characters(const std::string& text) {
 
 }  // namespace
 
-// Guarded by `mutex`, except the members that Start() sets.
 class StreamState {
  public:
+  // Set by Start(), and never changed.
   int64_t utterance = 0;
   int samples = 0;
   int leading_silence = 0;
@@ -86,44 +86,47 @@ class StreamState {
   std::function<void()> on_change;
   std::function<void()> on_room;  // wakes the scheduler
   std::shared_ptr<std::atomic<bool>> device_lost;
-
-  std::mutex mutex;
-  std::condition_variable readable;
-  std::u32string characters;
-  bool more_text = false;
   bool measures = false;
   int word_lag = 0;
-  size_t words_begin = 0;  // the first character that is in no word yet
   std::optional<EndReason> scripted_reason;
   SpeechReport report;
-  std::deque<Frame> frames;
-  int64_t made = 0;
-  EndReason end_reason = EndReason::kNone;
-  Status status;
+
+  // Used by the scheduler's thread alone.
   bool has_slot = false;
   std::optional<std::chrono::steady_clock::time_point> waits_since;
 
+  Mutex mutex;
+  Condition readable;
+  std::u32string characters QTTS_GUARDED_BY(mutex);
+  bool more_text QTTS_GUARDED_BY(mutex) = false;
+  size_t words_begin QTTS_GUARDED_BY(mutex) = 0;  // the first character that is in no word yet
+  std::deque<Frame> frames QTTS_GUARDED_BY(mutex);
+  int64_t made QTTS_GUARDED_BY(mutex) = 0;
+  EndReason end_reason QTTS_GUARDED_BY(mutex) = EndReason::kNone;
+  Status status QTTS_GUARDED_BY(mutex);
+
   bool Ended() {
-    const std::lock_guard lock(mutex);
+    const MutexLock lock(mutex);
     return end_reason != EndReason::kNone;
   }
 
   // No slot was free. True if the stream goes on waiting for one.
   bool Waits() {
-    const std::lock_guard lock(mutex);
+    const MutexLock lock(mutex);
+    if (end_reason != EndReason::kNone) return false;
     const auto now = std::chrono::steady_clock::now();
     if (!waits_since) waits_since = now;
     if (now - *waits_since < max_wait) return true;
     end_reason = EndReason::kBusy;
     status = Status::Busy(GetScript().busy);
-    readable.notify_all();
+    readable.NotifyAll();
     if (on_change) on_change();
     return false;
   }
 
   // Makes a frame or ends the utterance, if allowed. True if something changed.
   bool Advance() {
-    const std::lock_guard lock(mutex);
+    const MutexLock lock(mutex);
     if (end_reason != EndReason::kNone || static_cast<int>(frames.size()) >= lead) return false;
     if (made == fail_at_frame) {
       status = failure;
@@ -141,21 +144,21 @@ class StreamState {
     } else {
       return false;
     }
-    readable.notify_all();
+    readable.NotifyAll();
     if (on_change) on_change();
     return true;
   }
 
   static bool IsLetter(char32_t c) { return g_unichar_isalnum(c) != FALSE; }
 
-  size_t ByteOf(size_t character) const {
+  size_t ByteOf(size_t character) const QTTS_REQUIRES(mutex) {
     size_t bytes = 0;
     for (size_t i = 0; i < character; ++i) bytes += static_cast<size_t>(g_unichar_to_utf8(characters[i], nullptr));
     return bytes;
   }
 
   // The next word if it ends within the first `known` characters.
-  std::optional<SpokenWord> NextWord(int64_t known) {
+  std::optional<SpokenWord> NextWord(int64_t known) QTTS_REQUIRES(mutex) {
     if (!measures || known < 0) return std::nullopt;
     size_t begin = words_begin;
     while (begin < characters.size() && !IsLetter(characters[begin])) ++begin;
@@ -169,7 +172,7 @@ class StreamState {
         {ByteOf(begin), ByteOf(end)}, static_cast<int64_t>(begin) * kFrame, static_cast<int64_t>(end - begin) * kFrame};
   }
 
-  Frame MakeFrame() const {
+  Frame MakeFrame() const QTTS_REQUIRES(mutex) {
     Frame frame;
     frame.index = made;
     frame.codes.assign(16, 0);
@@ -194,19 +197,19 @@ struct Engine::Impl {
   std::string passed_over = GetScript().passed_over;
   const std::shared_ptr<std::atomic<bool>> device_lost = std::make_shared<std::atomic<bool>>(false);
 
-  std::mutex mutex;
-  std::condition_variable changed;
-  bool stop = false;
-  uint64_t changes = 0;
-  std::vector<std::weak_ptr<StreamState>> streams;  // in order of Start()
+  Mutex mutex;
+  Condition changed;
+  bool stop QTTS_GUARDED_BY(mutex) = false;
+  uint64_t changes QTTS_GUARDED_BY(mutex) = 0;
+  std::vector<std::weak_ptr<StreamState>> streams QTTS_GUARDED_BY(mutex);  // in order of Start()
   std::atomic<int> free_slots = 0;
   std::atomic<int> waiting = 0;
   std::thread scheduler;
 
   void Wake() {
-    const std::lock_guard lock(mutex);
+    const MutexLock lock(mutex);
     ++changes;
-    changed.notify_all();
+    changed.NotifyAll();
   }
 
   // Gives slots to the oldest streams, and keeps only streams that have one.
@@ -234,7 +237,7 @@ struct Engine::Impl {
       std::vector<std::shared_ptr<StreamState>> active;
       uint64_t seen = 0;
       {
-        const std::lock_guard lock(mutex);
+        const MutexLock lock(mutex);
         if (stop) return;
         seen = changes;
         std::erase_if(streams, [](const auto& stream) { return stream.expired(); });
@@ -252,31 +255,33 @@ struct Engine::Impl {
       }
       active.clear();
       if (advanced) continue;
-      std::unique_lock lock(mutex);
-      changed.wait_for(lock, std::chrono::milliseconds(5), [&] { return stop || changes != seen; });
+      const MutexLock lock(mutex);
+      if (!stop && changes == seen) changed.WaitFor(mutex, std::chrono::milliseconds(5));
     }
   }
 };
 
 Engine::Engine(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {
-  const std::lock_guard lock(GetWorld().mutex);
-  ++GetWorld().counters.live_engines;
+  World& world = GetWorld();
+  const MutexLock lock(world.mutex);
+  ++world.counters.live_engines;
 }
 
 Engine::~Engine() {
   {
-    const std::lock_guard lock(impl_->mutex);
+    const MutexLock lock(impl_->mutex);
     impl_->stop = true;
-    impl_->changed.notify_all();
+    impl_->changed.NotifyAll();
   }
   impl_->scheduler.join();
-  const std::lock_guard lock(GetWorld().mutex);
-  --GetWorld().counters.live_engines;
+  World& world = GetWorld();
+  const MutexLock lock(world.mutex);
+  --world.counters.live_engines;
 }
 
 Result<ModelInfo> Engine::Inspect(const EngineOptions& options) {
   World& world = GetWorld();
-  const std::lock_guard lock(world.mutex);
+  const MutexLock lock(world.mutex);
   ++world.counters.inspections;
   if (!world.script.inspect.ok()) return world.script.inspect;
   ModelInfo info = world.script.info;
@@ -288,18 +293,18 @@ Result<std::shared_ptr<Engine>> Engine::Load(const EngineOptions& options, const
   World& world = GetWorld();
   const fake::Script script = GetScript();
   {
-    const std::lock_guard lock(world.mutex);
+    const MutexLock lock(world.mutex);
     ++world.counters.loads;
     world.options = options;
   }
   const auto end = std::chrono::steady_clock::now() + script.load_time;
   const auto held = [&] {
-    const std::lock_guard lock(world.mutex);
+    const MutexLock lock(world.mutex);
     return world.loads_held;
   };
   while (std::chrono::steady_clock::now() < end || held()) {
     if (cancelled != nullptr && *cancelled && !script.load_ignores_cancel) {
-      const std::lock_guard lock(world.mutex);
+      const MutexLock lock(world.mutex);
       ++world.counters.cancelled_loads;
       return Status::Cancelled("Loading was cancelled.");
     }
@@ -316,19 +321,24 @@ Result<std::shared_ptr<Engine>> Engine::Load(const EngineOptions& options, const
 
 Result<std::shared_ptr<Engine>> Engine::Acquire(const EngineOptions& options, const std::atomic<bool>* cancelled) {
   World& world = GetWorld();
+  // An engine's destructor takes the world's mutex, so the last reference must not go while it is held.
+  std::vector<std::shared_ptr<Engine>> seen;
   const auto existing = [&]() -> std::shared_ptr<Engine> {
+    world.mutex.AssertHeld();
     for (const auto& [known, weak] : world.engines) {
-      if (auto engine = weak.lock(); engine != nullptr && known == options && !engine->device_lost()) return engine;
+      if (!(known == options)) continue;
+      seen.push_back(weak.lock());
+      if (seen.back() != nullptr && !seen.back()->device_lost()) return seen.back();
     }
     return nullptr;
   };
   {
-    const std::lock_guard lock(world.mutex);
+    const MutexLock lock(world.mutex);
     if (auto engine = existing()) return engine;
   }
-  auto engine = Load(options, cancelled);  // outlives the lock: its destructor takes it
+  auto engine = Load(options, cancelled);
   if (engine.ok()) {
-    const std::lock_guard lock(world.mutex);
+    const MutexLock lock(world.mutex);
     // Another user may have loaded it meanwhile: all have one.
     if (auto other = existing()) return other;
     world.engines.emplace_back(options, *engine);
@@ -357,9 +367,9 @@ Result<size_t> Engine::CountTokens(std::string_view text) const {
 
 Result<ClonedVoice> Engine::CloneVoice(const Recording& recording, const CloneOptions& options) const {
   World& world = GetWorld();
-  std::unique_lock lock(world.mutex);
+  const MutexLock lock(world.mutex);
   ++world.counters.clones;
-  world.changed.wait(lock, [&] { return !world.clones_held; });
+  while (world.clones_held) world.changed.Wait(world.mutex);
   world.recording = recording;
   world.clone_options = options;
   if (!world.script.clone.ok()) return world.script.clone;
@@ -372,7 +382,7 @@ Result<ClonedVoice> Engine::CloneVoice(const Recording& recording, const CloneOp
 
 Result<ClonedVoice> LoadVoice(const std::string& path, const std::string& style, const std::string& instruct) {
   World& world = GetWorld();
-  const std::lock_guard lock(world.mutex);
+  const MutexLock lock(world.mutex);
   ++world.counters.voice_loads;
   if (g_file_test(path.c_str(), G_FILE_TEST_EXISTS) == FALSE) return Status::NotFound(path + ": no such file");
   ClonedVoice voice;
@@ -397,7 +407,7 @@ Result<std::unique_ptr<Stream>> Engine::Start(const Request& request, std::funct
   const fake::Script script = GetScript();
   auto state = std::make_shared<StreamState>();
   {
-    const std::lock_guard lock(world.mutex);
+    const MutexLock lock(world.mutex);
     world.requests.push_back(request);
     if (!request.more_text && request.text.find_first_not_of(" \t\r\n") == std::string::npos) {
       return Status::InvalidArgument("There is no text.");
@@ -413,8 +423,11 @@ Result<std::unique_ptr<Stream>> Engine::Start(const Request& request, std::funct
     ++world.counters.live_streams;
     state->utterance = world.utterances++;
   }
-  state->characters = Characters(request.text);
-  state->more_text = request.more_text;
+  {
+    const MutexLock lock(state->mutex);
+    state->characters = Characters(request.text);
+    state->more_text = request.more_text;
+  }
   state->measures = script.info.description.alignment.has_value();
   state->word_lag = script.word_lag;
   if (const auto found = script.reasons.find(state->utterance); found != script.reasons.end()) {
@@ -439,7 +452,7 @@ Result<std::unique_ptr<Stream>> Engine::Start(const Request& request, std::funct
   state->on_room = [impl = impl_.get()] { impl->Wake(); };
   state->device_lost = impl_->device_lost;
   {
-    const std::lock_guard lock(impl_->mutex);
+    const MutexLock lock(impl_->mutex);
     impl_->streams.push_back(state);
   }
   impl_->Wake();
@@ -451,13 +464,14 @@ Stream::Stream(std::shared_ptr<Engine> engine, std::shared_ptr<StreamState> stat
 
 Stream::~Stream() {
   Cancel();
-  const std::lock_guard lock(GetWorld().mutex);
-  --GetWorld().counters.live_streams;
+  World& world = GetWorld();
+  const MutexLock lock(world.mutex);
+  --world.counters.live_streams;
 }
 
 Status Stream::Append(std::string_view text) {
   {
-    const std::lock_guard lock(state_->mutex);
+    const MutexLock lock(state_->mutex);
     if (state_->end_reason != EndReason::kNone) return Status::Cancelled("The utterance has ended.");
     if (!state_->more_text) return Status::InvalidArgument("Text was added after the end of the text.");
     state_->characters += Characters(std::string(text));
@@ -468,7 +482,7 @@ Status Stream::Append(std::string_view text) {
 
 Status Stream::FinishText() {
   {
-    const std::lock_guard lock(state_->mutex);
+    const MutexLock lock(state_->mutex);
     state_->more_text = false;
   }
   state_->on_room();
@@ -479,51 +493,52 @@ ReadState Stream::Read(Frame* frame) {
   for (;;) {
     const ReadState state = TryRead(frame);
     if (state != ReadState::kPending) return state;
-    std::unique_lock lock(state_->mutex);
-    state_->readable.wait(lock, [this] { return !state_->frames.empty() || state_->end_reason != EndReason::kNone; });
+    const MutexLock lock(state_->mutex);
+    while (state_->frames.empty() && state_->end_reason == EndReason::kNone) state_->readable.Wait(state_->mutex);
   }
 }
 
 ReadState Stream::TryRead(Frame* frame) {
-  std::unique_lock lock(state_->mutex);
+  MutexLock lock(state_->mutex);
   if (!state_->frames.empty()) {
     *frame = std::move(state_->frames.front());
     state_->frames.pop_front();
-    lock.unlock();
+    lock.Unlock();
     state_->on_room();
     return ReadState::kFrame;
   }
   if (state_->end_reason != EndReason::kNone) return ReadState::kEnd;
   const bool stalled = state_->more_text && state_->made == static_cast<int64_t>(state_->characters.size());
-  lock.unlock();
+  lock.Unlock();
   if (stalled) {
-    const std::lock_guard world_lock(GetWorld().mutex);
-    ++GetWorld().counters.stalled_reads;
+    World& world = GetWorld();
+    const MutexLock world_lock(world.mutex);
+    ++world.counters.stalled_reads;
   }
   return ReadState::kPending;
 }
 
 void Stream::Cancel() {
-  const std::lock_guard lock(state_->mutex);
+  const MutexLock lock(state_->mutex);
   if (state_->end_reason != EndReason::kNone && state_->frames.empty()) return;
   state_->frames.clear();
   state_->end_reason = EndReason::kCancelled;
   state_->status = Status::Ok();
-  state_->readable.notify_all();
+  state_->readable.NotifyAll();
 }
 
 EndReason Stream::end_reason() const {
-  const std::lock_guard lock(state_->mutex);
+  const MutexLock lock(state_->mutex);
   return state_->end_reason;
 }
 
 Status Stream::status() const {
-  const std::lock_guard lock(state_->mutex);
+  const MutexLock lock(state_->mutex);
   return state_->status;
 }
 
 std::vector<SpokenWord> Stream::last_words() const {
-  const std::lock_guard lock(state_->mutex);
+  const MutexLock lock(state_->mutex);
   std::vector<SpokenWord> words;
   if (state_->end_reason == EndReason::kNone) return words;
   const size_t begin = state_->words_begin;
@@ -532,10 +547,7 @@ std::vector<SpokenWord> Stream::last_words() const {
   return words;
 }
 
-SpeechReport Stream::report() const {
-  const std::lock_guard lock(state_->mutex);
-  return state_->report;
-}
+SpeechReport Stream::report() const { return state_->report; }
 
 const std::vector<std::string>& Stream::warnings() const { return warnings_; }
 
@@ -554,7 +566,7 @@ void AddAlignment(Script* script) { script->info.description.alignment = Alignme
 
 void Reset(const Script& script) {
   World& world = GetWorld();
-  const std::lock_guard lock(world.mutex);
+  const MutexLock lock(world.mutex);
   world.script = script;
   const int engines = world.counters.live_engines;
   const int streams = world.counters.live_streams;
@@ -568,49 +580,58 @@ void Reset(const Script& script) {
 }
 
 void SetScript(const Script& script) {
-  const std::lock_guard lock(GetWorld().mutex);
-  GetWorld().script = script;
+  World& world = GetWorld();
+  const MutexLock lock(world.mutex);
+  world.script = script;
 }
 
 void AllowFrames(int64_t frames) {
-  const std::lock_guard lock(GetWorld().mutex);
-  GetWorld().frames_allowed = frames;
+  World& world = GetWorld();
+  const MutexLock lock(world.mutex);
+  world.frames_allowed = frames;
 }
 
 void HoldLoads(bool hold) {
-  const std::lock_guard lock(GetWorld().mutex);
-  GetWorld().loads_held = hold;
+  World& world = GetWorld();
+  const MutexLock lock(world.mutex);
+  world.loads_held = hold;
 }
 
 void HoldClones(bool hold) {
-  const std::lock_guard lock(GetWorld().mutex);
-  GetWorld().clones_held = hold;
-  GetWorld().changed.notify_all();
+  World& world = GetWorld();
+  const MutexLock lock(world.mutex);
+  world.clones_held = hold;
+  world.changed.NotifyAll();
 }
 
 Counters GetCounters() {
-  const std::lock_guard lock(GetWorld().mutex);
-  return GetWorld().counters;
+  World& world = GetWorld();
+  const MutexLock lock(world.mutex);
+  return world.counters;
 }
 
 EngineOptions LastOptions() {
-  const std::lock_guard lock(GetWorld().mutex);
-  return GetWorld().options;
+  World& world = GetWorld();
+  const MutexLock lock(world.mutex);
+  return world.options;
 }
 
 Recording LastRecording() {
-  const std::lock_guard lock(GetWorld().mutex);
-  return GetWorld().recording;
+  World& world = GetWorld();
+  const MutexLock lock(world.mutex);
+  return world.recording;
 }
 
 CloneOptions LastCloneOptions() {
-  const std::lock_guard lock(GetWorld().mutex);
-  return GetWorld().clone_options;
+  World& world = GetWorld();
+  const MutexLock lock(world.mutex);
+  return world.clone_options;
 }
 
 std::vector<Request> Requests() {
-  const std::lock_guard lock(GetWorld().mutex);
-  return GetWorld().requests;
+  World& world = GetWorld();
+  const MutexLock lock(world.mutex);
+  return world.requests;
 }
 
 Label ReadLabel(const int16_t* pcm) {

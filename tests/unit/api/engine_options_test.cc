@@ -9,13 +9,10 @@
 #include "api/gpu_presence.h"
 #include "cpu/bf16_kernels.h"
 #include "qtts/engine.h"
+#include "unit/base/log_lines.h"
 
 namespace qtts {
 namespace {
-
-std::string log;  // of level info
-constexpr LogSink kSink = {[](LogLevel level) { return level == LogLevel::kInfo; },
-                           [](LogLevel, const char* line) { log += std::string(line) + "\n"; }};
 
 class EngineOptionsTest : public ::testing::Test {
  protected:
@@ -128,8 +125,7 @@ TEST_F(EngineOptionsTest, Int8AndInt4TakeTheCpuAndSaySo) {
     options_.precision = precision;
     EXPECT_TRUE(Engine::Inspect(options_).ok());
     bool gpu_asked = false;
-    log.clear();
-    SetLogSink(&kSink);
+    const LogLines log(LogLevel::kInfo);
     const Result<int> chosen = OnChosenDevice<int>(
         options_,
         [&](const EngineOptions&) -> Result<int> {
@@ -137,14 +133,13 @@ TEST_F(EngineOptionsTest, Int8AndInt4TakeTheCpuAndSaySo) {
           return 1;
         },
         []() -> Result<int> { return 2; });
-    SetLogSink(nullptr);
     ASSERT_TRUE(chosen.ok());
     EXPECT_EQ(*chosen, 2);
     EXPECT_FALSE(gpu_asked);
     const std::string name(PrecisionName(precision));
     const std::string why =
         precision == Precision::kInt8 ? " takes a GPU only with device=cuda\n" : " is CPU arithmetic\n";
-    EXPECT_EQ(log, "using the CPU: precision=" + name + why);
+    EXPECT_EQ(log.text(), "using the CPU: precision=" + name + why);
 
     const auto engine = Engine::Load(options_);
     ASSERT_TRUE(engine.ok()) << engine.status().message();
@@ -180,9 +175,9 @@ TEST_F(EngineOptionsTest, TheWarningThatAGpuIsPassedOverSaysWhyAndWhatToDo) {
 
 // This program finds no backend. Whether there is a GPU to pass over depends on the machine.
 TEST_F(EngineOptionsTest, AGpuWithoutABackendIsPassedOverWithOneWarningInTheLog) {
-  SetLogSink(&kSink);
+  const LogLines log(LogLevel::kInfo);
   for (int time = 0; time < 2; ++time) {
-    log.clear();
+    LogLines::Clear();
     const auto engine = Engine::Load(options_);
     ASSERT_TRUE(engine.ok()) << engine.status().message();
     const std::string& warning = (*engine)->passed_over();
@@ -192,9 +187,8 @@ TEST_F(EngineOptionsTest, AGpuWithoutABackendIsPassedOverWithOneWarningInTheLog)
       EXPECT_NE(warning.find("-Dcuda=enabled"), std::string::npos) << warning;
     }
   }
-  EXPECT_NE(log.find("using the CPU: device=cuda: the GPU backend is not installed"), std::string::npos)
-      << "at level info, after the first: " << log;
-  SetLogSink(nullptr);
+  EXPECT_NE(log.text().find("using the CPU: device=cuda: the GPU backend is not installed"), std::string::npos)
+      << "at level info, after the first: " << log.text();
   options_.device = Device::kCpu;
   EXPECT_EQ((*Engine::Load(options_))->passed_over(), "");
 }

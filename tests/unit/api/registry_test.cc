@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "api/engine_registry.h"
-#include "base/log.h"
 #include "qtts/engine.h"
+#include "unit/base/log_lines.h"
 
 namespace qtts {
 namespace {
@@ -191,10 +191,6 @@ TEST(EngineTest, AcquireSharesByFolderHoweverItIsSpelled) {
   EXPECT_EQ(*first, *second);
 }
 
-std::string warnings;  // of level warning
-constexpr LogSink kWarnings = {[](LogLevel level) { return level == LogLevel::kWarning; },
-                               [](LogLevel, const char* line) { warnings += std::string(line) + "\n"; }};
-
 TEST(EngineTest, CountsTokens) {
   const auto engine = Engine::Acquire(Voice());
   ASSERT_TRUE(engine.ok()) << engine.status().message();
@@ -211,8 +207,7 @@ TEST(EngineTest, CountsTokens) {
 }
 
 TEST(EngineTest, TheFirstUserOfAnEngineDecidesHowManyVoicesItHas) {
-  SetLogSink(&kWarnings);
-  warnings.clear();
+  const LogLines warnings(LogLevel::kWarning);
   EngineOptions options = Voice();
   options.voices = 3;
   const auto first = Engine::Acquire(options);
@@ -222,15 +217,15 @@ TEST(EngineTest, TheFirstUserOfAnEngineDecidesHowManyVoicesItHas) {
   const auto fewer = Engine::Acquire(options);
   ASSERT_TRUE(fewer.ok()) << fewer.status().message();
   EXPECT_EQ(*fewer, *first);
-  EXPECT_EQ(warnings, "");
+  EXPECT_EQ(warnings.text(), "");
   options.voices = 100;
   const auto more = Engine::Acquire(options);
   ASSERT_TRUE(more.ok()) << more.status().message();
   EXPECT_EQ(*more, *first);
-  EXPECT_NE(warnings.find("voices=100: the engine of this model already runs with 3"), std::string::npos) << warnings;
+  EXPECT_NE(warnings.text().find("voices=100: the engine of this model already runs with 3"), std::string::npos)
+      << warnings.text();
   options.voices = 0;
   EXPECT_EQ(Engine::Acquire(options).status().code(), StatusCode::kInvalidArgument) << "running or not";
-  SetLogSink(nullptr);
 }
 
 TEST(EngineTest, LoadErrorsAreClear) {
