@@ -63,8 +63,14 @@ void Output::BufferTaken() {
 
 void Output::Begin() {
   Restart();
+  const qtts::MutexLock lock(reset_mutex_);
   tagged_language_.reset();
   warnings_.clear();
+}
+
+void Output::End() {
+  const qtts::MutexLock lock(reset_mutex_);
+  DropFrame();
 }
 
 void Output::ForgetFrame() {
@@ -74,6 +80,7 @@ void Output::ForgetFrame() {
   in_utterance_ = in_break_ = false;
 }
 
+// Drops the frame of speech that waits for its time.
 void Output::DropFrame() {
   ForgetFrame();
   gst_clear_buffer(&handed_out_);
@@ -85,12 +92,14 @@ void Output::DropFrame() {
 }
 
 void Output::Restart() {
+  const qtts::MutexLock lock(reset_mutex_);
   DropFrame();
   timeline_.Restart();
   shift_ = 0;
 }
 
 void Output::Break() {
+  const qtts::MutexLock lock(reset_mutex_);
   DropFrame();
   timeline_.Break();
 }

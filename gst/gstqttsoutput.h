@@ -20,6 +20,7 @@
 #include "gstqttsspeech.h"
 #include "gstqttstextpads.h"
 #include "gstqttstimeline.h"
+#include "qtts/mutex.h"
 #include "qtts/status.h"
 
 namespace gstqtts {
@@ -29,7 +30,8 @@ namespace gstqtts {
 // Its settings are a copy (PacingSnapshot), renewed only after the thread has waited, so that each buffer is made with
 // one set of settings. Renewing takes a lock only if a property has been set.
 //
-// Owned by the element. Used by the streaming thread, or while that is stopped.
+// Owned by the element. Used by the streaming thread, or while that is stopped. Functions that begin anew are called by
+// the thread that changes states and by that of a flush, maybe at once; they take turns.
 class Output {
  public:
   Output(GstBaseSrc* element, Speech& speech, LiveClock& clock, ElementProperties& properties,
@@ -49,15 +51,16 @@ class Output {
 
   void SetFormat(GstAudioFormat format) { format_ = format; }
   // Begins a run.
-  void Begin();
-  // Drops the frame of speech that waits for its time.
-  void DropFrame();
+  void Begin() QTTS_EXCLUDES(reset_mutex_);
+  // Ends a run: drops the frame of speech that waits for its time.
+  void End() QTTS_EXCLUDES(reset_mutex_);
   // Does the same, and the stream of sound begins anew.
-  void Restart();
+  void Restart() QTTS_EXCLUDES(reset_mutex_);
   // Does the same, and the stream continues with a discontinuity.
-  void Break();
+  void Break() QTTS_EXCLUDES(reset_mutex_);
 
  private:
+  void DropFrame();
   GstFlowReturn MakeBuffer(GstBuffer** buffer);
   GstFlowReturn NextFrame();
   GstFlowReturn MakeSilence(guint64 samples, GstBuffer** buffer);
@@ -96,6 +99,7 @@ class Output {
   const Input& input_;
   TextPads& text_pads_;
   const std::function<void()> wake_;
+  qtts::Mutex reset_mutex_;  // held while the rest begins anew
 
   PacingSnapshot settings_;
   Timeline timeline_{SAMPLE_RATE};

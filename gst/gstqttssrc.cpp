@@ -457,7 +457,7 @@ static gboolean gst_qtts_src_stop(GstBaseSrc* src) {
   priv->properties.EndRun();
   priv->clock.CancelAlarm();
   priv->text_pads.SetRunning(false);
-  priv->output.DropFrame();
+  priv->output.End();
   priv->control.DropEndOfStream();
   priv->model.EndRun(priv->speech.Stop());
   return TRUE;

@@ -206,7 +206,8 @@ int main(int argc, char** argv) {
       return 2;
     }
   }
-  Station station;
+  // Never destroyed: the threads of control connections may still use it when main() returns.
+  static Station& station = *new Station();
   if (model_path != nullptr) station.model_path = model_path;
   if (device != nullptr) station.device = device;
   if (!Inspect(&station)) return 1;
