@@ -31,7 +31,7 @@ std::string Encoder(const std::string& format) {
   return line;
 }
 
-// Of each packet of a pad its time and the clock's, both as running time.
+// Times of the packets of a pad, and of the clock when each passes, both as running time.
 class PacketTimes {
  public:
   struct Packet {

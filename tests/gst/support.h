@@ -5,7 +5,6 @@
 #include <gst/gst.h>
 #include <gtest/gtest.h>
 
-#include <atomic>
 #include <functional>
 #include <initializer_list>
 #include <memory>
