@@ -31,6 +31,7 @@ def test_growing_text_sounds_as_the_element_has_it(server):
 
 def test_sound_comes_before_the_text_has_ended(server):
     with server.stream() as stream:
+        stream.send("session.config", response_format="pcm", stream_audio=True, seed=1)
         stream.send("input.text", text=TEXT)
         while not isinstance(stream.receive(), bytes):
             pass

@@ -112,7 +112,7 @@ def test_log_lines_have_them(start):
     server.speech({"x-request-id": "first", "traceparent": TRACEPARENT}, input="Secret words.", seed=1)
     server.speech({"x-request-id": "second"}, input="Secret words.", voice="secret")
     server.speech({"x-request-id": "third"}, input="Secret words.", seed=1)
-    server.speech({"x-request-id": "two words"}, input="Secret words.")
+    server.speech({"x-request-id": "two words"}, input="Secret words.", seed=1)
     with server.stream(additional_headers={"x-request-id": "fourth"}) as stream:
         stream.say("Secret words.")
         stream.say("Secret words.")
