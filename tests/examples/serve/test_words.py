@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later
 """Times of words, and what was spoken of a text."""
 import base64
-import http.client
 import json
 
 import pytest
@@ -76,7 +75,7 @@ def test_a_whole_answer_has_a_header_of_its_length(server):
 
 def test_trailers(server):
     """Facts that are known only at the end stand in trailers behind the last chunk. http.client drops these."""
-    connection = http.client.HTTPConnection(server.host, server.port, timeout=60)
+    connection = server.connection()
     connection.request("POST", "/v1/audio/speech", json.dumps({"input": TEXT, "seed": 1, "response_format": "pcm"}))
     response = connection.getresponse()
     assert response.headers["trailer"].startswith("x-qtts-reason, x-qtts-coverage")
@@ -90,7 +89,7 @@ def test_trailers(server):
 
 
 def test_a_connection_lives_on_after_trailers(server):
-    connection = http.client.HTTPConnection(server.host, server.port, timeout=60)
+    connection = server.connection()
     for _ in range(2):
         connection.request("POST", "/v1/audio/speech", json.dumps({"input": TEXT, "seed": 1, "response_format": "pcm"}))
         assert connection.getresponse().read() == element(TEXT, seed=1)
