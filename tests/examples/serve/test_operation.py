@@ -163,7 +163,8 @@ def run_threads(function, count, at_once):
 def test_storm_of_cancels(start):
     """300 connections end at once, half of them before an answer: none goes on, all slots are free."""
     server = start("--sessions", "320", "--max-wait", "600", "--slow-reader", "600")
-    body = json.dumps({"input": LONG, "response_format": "pcm"}).encode()
+    # At a pace, none comes to its end before the last one is there.
+    body = json.dumps({"input": LONG, "response_format": "pcm", "seed": 1, "pace": 0.2}).encode()
     request = b"POST /v1/audio/speech HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n%s" % (len(body), body)
 
     async def storm():
@@ -293,7 +294,7 @@ def test_a_client_that_is_gone_without_a_word_is_noticed():
 
 
 def test_drain_lets_utterances_end(start):
-    server = start()
+    server = start("--text-timeout", "600")
     expected = element(TEXT + " " + TEXT, seed=1)
     speaking = server.begin(input=TEXT + " " + TEXT, seed=1, pace=0.2)
     with server.stream() as idle, server.stream() as stream:
