@@ -80,7 +80,7 @@ def half_headers(server, count=50):
     with contextlib.ExitStack() as stack:
         clients = [stack.enter_context(connected(server)) for _ in range(count)]
         for number, client in enumerate(clients):
-            client.sendall((b"", b"GET", b"GET / HTTP/1.1\r\nHost: loc", b"\r\n\r\n")[number % 4])
+            send(client, (b"", b"GET", b"GET / HTTP/1.1\r\nHost: loc", b"\r\n\r\n")[number % 4])
         begin = time.monotonic()
         statuses = {status(answer(client)) for client in clients}
         return time.monotonic() - begin, statuses
