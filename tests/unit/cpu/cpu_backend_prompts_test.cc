@@ -237,7 +237,9 @@ TEST(CpuBackendPiecesTest, AreAboutAFramesWork) {
 // A slot that is closed within its prompt leaves no partial cache entry: the next utterance of the voice is right.
 // Check: 32
 TEST(CpuBackendPiecesTest, ClosedInMidPrompt) {
-  std::mt19937 random(std::random_device{}());
+  const auto seed = std::random_device()();
+  SCOPED_TRACE(seed);
+  std::mt19937 random(seed);
   const Model model("tiny-base-0b6");
   const auto checkpoint = model.Open();
   const Prompt prompt = RandomPrompt(checkpoint->config(), 200, 60, &random);

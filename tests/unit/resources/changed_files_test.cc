@@ -308,7 +308,9 @@ TEST_P(ChangedModelTest, WhileSpeakingAndBetweenUtterances) {
 
 // Check: 35
 TEST_P(ChangedModelTest, WhileLoading) {
-  std::mt19937 random{std::random_device{}()};
+  const auto seed = std::random_device()();
+  SCOPED_TRACE(seed);
+  std::mt19937 random(seed);
   int refused = 0;
   for (int round = 0; round < 40; ++round) {
     const std::string path = folder_ + kWeights[round % 2];

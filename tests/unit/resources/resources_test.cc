@@ -65,7 +65,6 @@ namespace qtts {
 namespace {
 
 constexpr int64_t kNever = std::numeric_limits<int64_t>::max();
-constexpr int kSteps = 200;
 
 // While it lives, `count` allocations of at least `bytes` bytes fail, from number `first` on.
 class Shortage {
@@ -162,6 +161,7 @@ class ResourcesTest : public testing::Test {
         status = function();
       }
       if (status.ok()) continue;
+      SCOPED_TRACE("allocation " + std::to_string((total * step + jitter) / steps) + " of " + std::to_string(total));
       ++failed;
       EXPECT_EQ(status.code(), StatusCode::kResourceExhausted) << status.message();
       EXPECT_NE(status.message().find("not enough memory"), std::string::npos) << status.message();
