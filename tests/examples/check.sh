@@ -14,6 +14,7 @@ clean_up() {
   local pids
   mapfile -t pids < <(jobs -p)
   [ ${#pids[@]} -eq 0 ] || kill "${pids[@]}" 2>/dev/null || true
+  [ ! -e "$work/ports" ] || xargs rm -f <"$work/ports"
   rm -rf "$work"
 }
 trap clean_up EXIT
@@ -90,12 +91,17 @@ grown() { [ -n "$(find "$1" -name "$2" -size "+$3")" ]; }
 # uptime_ms: a clock that nobody sets.
 uptime_ms() { awk '{ printf "%d\n", $1 * 1000 }' /proc/uptime; }
 
-# free_port: an even port that is free, as is the next one. Those from 32768 on are given to whoever asks for any.
+# free_port: an even port that is free, as is the next one, and that no other test has taken. Those from 32768 on are given
+# to whoever asks for any.
 free_port() {
-  local port i
+  local port taken i
   for ((i = 0; i < 1000; i++)); do
     port=$((10000 + RANDOM % 11000 * 2))
-    grep -qE "$(printf ':(%04X|%04X) ' "$port" $((port + 1)))" /proc/net/{tcp,udp}{,6} 2>/dev/null || break
+    ! grep -qE "$(printf ':(%04X|%04X) ' "$port" $((port + 1)))" /proc/net/{tcp,udp}{,6} 2>/dev/null || continue
+    taken=${TMPDIR:-/tmp}/qtts-test-port-$port
+    ln -s "$work" "$taken" 2>/dev/null || continue
+    echo "$taken" >>"$work/ports"
+    break
   done
   echo "$port"
 }
