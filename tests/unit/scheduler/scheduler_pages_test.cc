@@ -208,6 +208,7 @@ constexpr LogSink kParkingLines = {[](LogLevel level) { return level == LogLevel
 TEST_F(FullPagesTest, TheLogTellsWhenParkingBeginsAndEnds) {
   SetLogSink(&kParkingLines);
   parking_lines.clear();
+  const auto start = std::chrono::steady_clock::now();
   StartBoth();
   for (int round = 0; round < 3; ++round) {
     Read(*second_, 8);
@@ -221,9 +222,12 @@ TEST_F(FullPagesTest, TheLogTellsWhenParkingBeginsAndEnds) {
   }
   scheduler_.reset();
   SetLogSink(nullptr);
-  EXPECT_EQ(std::count(parking_lines.begin(), parking_lines.end(), '\n'), 2) << parking_lines;
   EXPECT_NE(parking_lines.find("pages are in use"), std::string::npos) << parking_lines;
   EXPECT_NE(parking_lines.find("since the last such line: 1"), std::string::npos) << parking_lines;
+  // Ten seconds later there may be more.
+  if (std::chrono::steady_clock::now() - start < std::chrono::seconds(10)) {
+    EXPECT_EQ(std::count(parking_lines.begin(), parking_lines.end(), '\n'), 2) << parking_lines;
+  }
 }
 
 TEST_F(FullPagesTest, AParkedStreamComesBackInAnothersPlace) {
