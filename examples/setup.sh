@@ -90,7 +90,7 @@ build_plugin() {
   log=$(mktemp "${TMPDIR:-/tmp}/qttssrc-build-XXXXXX.log")
   if [ ! -e "$build/build.ninja" ]; then
     echo "configuring and building in $build, once; this takes minutes" >&2
-    with_progress configuring true meson setup -Dunity=on -Dunity_size=16 "$build" "$root" || status=$?
+    with_progress configuring true meson setup "$build" "$root" -Dunity=on -Dunity_size=16 || status=$?
   fi
   if [ "$status" -eq 0 ] && [ -z "$interrupted" ]; then
     what=building

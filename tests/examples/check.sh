@@ -18,6 +18,7 @@ clean_up() {
   rm -rf "$work"
 }
 trap clean_up EXIT
+exec 2> >(tee "$work/said-by-all" >&2)
 
 # pocketsphinx, which knows US English alone, recognises these words of this speaker with any seed and in both layouts;
 # "your" may become "a", "the tone" "the town" or "that time".
@@ -27,8 +28,14 @@ words="message after"
 # shellcheck disable=SC2034
 export QTTS_PROPERTIES="speaker=clara seed=1"
 
+# Speech that is made more slowly than real time has gaps. The element warns of them, and what was heard then says nothing
+# about the example.
 fail() {
   echo "FAILED: $*" >&2
+  if grep -rqs "more slowly than real time" "$work"; then
+    echo "skipped: this machine makes speech more slowly than real time"
+    exit 77
+  fi
   exit 1
 }
 
