@@ -10,7 +10,6 @@ namespace {
 TEST(EmulatedPersistentKernelTest, AnyNumberOfBlocks) {
   Comparison<kPersistentHidden, 1> of_one(5);
   of_one.FoldedIsEqual(16, 6);
-  of_one.FoldedIsEqual(28, 9);
   of_one.FoldedIsEqual(103, 6);
 }
 
