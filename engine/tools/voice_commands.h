@@ -17,7 +17,6 @@ Status DesignVoice(const ToolOptions& options);
 // Implements `voice mix`.
 Status MixVoiceFiles(const ToolOptions& options);
 
-// Checks the options that say where a made voice is kept.
 // Writes `voice`, with --style, to --output, or as one more take into the file --add-to. Returns the file's path.
 Result<std::string> KeepVoice(ClonedVoice voice, const ToolOptions& options);
 

@@ -10,7 +10,6 @@
 #include "sample/sample.h"
 
 namespace qtts::cuda {
-namespace {}  // namespace
 
 Result<std::unique_ptr<GraphPath>> GraphPath::Create(const Network* network, FrameBuffers* buffers,
                                                      const DeviceNumbers* numbers, bool overlap, cudaStream_t stream) {
