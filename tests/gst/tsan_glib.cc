@@ -20,6 +20,18 @@ Function* Real(Function* /*replaced*/, const char* name) {
   return reinterpret_cast<Function*>(dlsym(RTLD_NEXT, name));
 }
 
+// A lock is taken before ThreadSanitizer is told, and told of before it is given back.
+template <typename Lock>
+void Acquire(void (*real)(Lock*), Lock* lock) {
+  real(lock);
+  __tsan_acquire(lock);
+}
+template <typename Lock>
+void Release(void (*real)(Lock*), Lock* lock) {
+  __tsan_release(lock);
+  real(lock);
+}
+
 // The function of a pool, which sees whatever came before a push into the pool.
 struct PoolFunction {
   GFunc function;
@@ -45,8 +57,7 @@ extern "C" {
 
 void g_mutex_lock(GMutex* mutex) {
   static const auto real = Real(g_mutex_lock, "g_mutex_lock");
-  real(mutex);
-  __tsan_acquire(mutex);
+  Acquire(real, mutex);
 }
 
 gboolean g_mutex_trylock(GMutex* mutex) {
@@ -58,8 +69,7 @@ gboolean g_mutex_trylock(GMutex* mutex) {
 
 void g_mutex_unlock(GMutex* mutex) {
   static const auto real = Real(g_mutex_unlock, "g_mutex_unlock");
-  __tsan_release(mutex);
-  real(mutex);
+  Release(real, mutex);
 }
 
 void g_cond_wait(GCond* cond, GMutex* mutex) {
@@ -79,26 +89,22 @@ gboolean g_cond_wait_until(GCond* cond, GMutex* mutex, gint64 end) {
 
 void g_rw_lock_writer_lock(GRWLock* lock) {
   static const auto real = Real(g_rw_lock_writer_lock, "g_rw_lock_writer_lock");
-  real(lock);
-  __tsan_acquire(lock);
+  Acquire(real, lock);
 }
 
 void g_rw_lock_writer_unlock(GRWLock* lock) {
   static const auto real = Real(g_rw_lock_writer_unlock, "g_rw_lock_writer_unlock");
-  __tsan_release(lock);
-  real(lock);
+  Release(real, lock);
 }
 
 void g_rw_lock_reader_lock(GRWLock* lock) {
   static const auto real = Real(g_rw_lock_reader_lock, "g_rw_lock_reader_lock");
-  real(lock);
-  __tsan_acquire(lock);
+  Acquire(real, lock);
 }
 
 void g_rw_lock_reader_unlock(GRWLock* lock) {
   static const auto real = Real(g_rw_lock_reader_unlock, "g_rw_lock_reader_unlock");
-  __tsan_release(lock);
-  real(lock);
+  Release(real, lock);
 }
 
 // --- pools and queues
