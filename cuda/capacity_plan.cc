@@ -45,7 +45,12 @@ CapacityPlan Plan(int voices, const ModelConfig& model, const DeviceNumbers& car
 
   plan.weights.swizzled = by_warpgroups;
   // The predictor's first pass has two rows a stream.
-  if (by_library) plan.weights.library_rows = std::max<int64_t>(int64_t{2} * rows, plan.frame.prompt_rows);
+  if (by_library) {
+    plan.weights.library_rows = std::max<int64_t>(int64_t{2} * rows, plan.frame.prompt_rows);
+    // What cuBLASLt recommends for 64 and 128 rows took twice the time, with those rows, too.
+    constexpr int kFewestLikelyRows = 256;
+    plan.weights.likely_rows = std::max(rows, kFewestLikelyRows);
+  }
 
   // Cards with warpgroups have memory enough, and kernels for batches of more than these voices (CodecCopiesFor()).
   plan.codec_rows = std::min(by_warpgroups ? rows : plan.captured_rows, kMaxCodecRows);

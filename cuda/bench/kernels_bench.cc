@@ -276,6 +276,7 @@ Status Attention(cudaStream_t stream, const DeviceNumbers& numbers) {
 
 constexpr int kManyRowsList[] = {64, 96, 128, 256, 512, 1024, 2048};
 constexpr int64_t kMostManyRows = 2048;
+constexpr int64_t kLikelyRows = 256;  // for which the library chooses its algorithms
 
 // Memory of random numbers between 2^-7 and 2 and their negatives, as BF16 and as F32: zeros would cost less power.
 Result<DeviceMemory> RandomMemory(size_t bytes) {
@@ -351,8 +352,8 @@ Status ManyProducts(cudaStream_t stream, const DeviceNumbers& numbers) {
                           DeviceMemory::Allocate(kRows * static_cast<size_t>(weight_rows) * sizeof(float)));
     std::unique_ptr<LibraryProduct> lt;
     if (library.ok()) {
-      auto pinned =
-          (*library)->Pin(kMostManyRows, weight_rows, product.columns, weights.data(), x.data(), lt_y.as<float>());
+      auto pinned = (*library)->Pin(kLikelyRows, kMostManyRows, weight_rows, product.columns, weights.data(), x.data(),
+                                    lt_y.as<float>());
       if (pinned.ok()) {
         lt = std::move(*pinned);
         std::printf("%-14s lt: %s\n", product.name, lt->algorithm().c_str());
@@ -387,7 +388,7 @@ Status ManyProducts(cudaStream_t stream, const DeviceNumbers& numbers) {
         QTTS_ASSIGN_OR_RETURN(const double us, Time(stream, numbers, [&](const Launcher& launch, int layer) {
                                 const Status run =
                                     lt->Run(rows, weights.as<char>() + static_cast<size_t>(layer) * bytes, x.data(),
-                                            product.columns, lt_y.as<float>(), launch.stream);
+                                            product.columns, lt_y.as<float>(), weight_rows, false, launch.stream);
                                 if (status.ok()) status = run;
                               }));
         QTTS_RETURN_IF_ERROR(status);

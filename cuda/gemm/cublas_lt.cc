@@ -78,24 +78,24 @@ struct LibraryProduct::Impl {
   cublasLtMatmulAlgo_t algorithm = {};
   std::string name;
 
-  // Layouts of x and sums, for a number of rows. The library's matrices lie column by column, so ours are transposed.
+  // Layouts of x and y, for a number of rows. The library's matrices lie column by column, so ours are transposed.
   struct Rows {
     const CublasLt::Library* library;
-    cublasLtMatrixLayout_t x = nullptr, sums = nullptr;
+    cublasLtMatrixLayout_t x = nullptr, y = nullptr;
     explicit Rows(const CublasLt::Library* of) : library(of) {}
     Rows(const Rows&) = delete;
     Rows& operator=(const Rows&) = delete;
     ~Rows() {
       if (x != nullptr) (void)library->cublasLtMatrixLayoutDestroy(x);
-      if (sums != nullptr) (void)library->cublasLtMatrixLayoutDestroy(sums);
+      if (y != nullptr) (void)library->cublasLtMatrixLayoutDestroy(y);
     }
-    Status Create(const Impl& of, int64_t rows, int64_t x_stride) {
+    Status Create(const Impl& of, int64_t rows, int64_t x_stride, int64_t y_stride) {
       const auto count = static_cast<uint64_t>(rows);
       const auto k = static_cast<uint64_t>(of.columns);
       const auto n = static_cast<uint64_t>(of.outputs);
       QTTS_RETURN_IF_ERROR(
           LtStatus(library->cublasLtMatrixLayoutCreate(&x, CUDA_R_16BF, k, count, x_stride), "a layout"));
-      return LtStatus(library->cublasLtMatrixLayoutCreate(&sums, CUDA_R_32F, n, count, of.outputs), "a layout");
+      return LtStatus(library->cublasLtMatrixLayoutCreate(&y, CUDA_R_32F, n, count, y_stride), "a layout");
     }
   };
 
@@ -122,16 +122,16 @@ struct LibraryProduct::Impl {
                     "a layout");
   }
 
-  Status Run(const cublasLtMatmulAlgo_t& with, int64_t rows, const void* w, const void* x, int64_t x_stride,
-             float* sums, cudaStream_t stream) const {
+  Status Run(const cublasLtMatmulAlgo_t& with, int64_t rows, const void* w, const void* x, int64_t x_stride, float* y,
+             int64_t y_stride, bool adds, cudaStream_t stream) const {
     Rows layouts(library);
-    QTTS_RETURN_IF_ERROR(layouts.Create(*this, rows, x_stride));
+    QTTS_RETURN_IF_ERROR(layouts.Create(*this, rows, x_stride, y_stride));
     const float one = 1;
-    const float zero = 0;
-    return LtStatus(library->cublasLtMatmul(library->handle, operation, &one, w, weights, x, layouts.x, &zero, sums,
-                                            layouts.sums, sums, layouts.sums, &with, library->workspace.data(),
-                                            CublasLt::kWorkspaceBytes, stream),
-                    "a product");
+    const float before = adds ? 1 : 0;
+    return LtStatus(
+        library->cublasLtMatmul(library->handle, operation, &one, w, weights, x, layouts.x, &before, y, layouts.y, y,
+                                layouts.y, &with, library->workspace.data(), CublasLt::kWorkspaceBytes, stream),
+        "a product");
   }
 
   // The algorithms that the library recommends, the best first.
@@ -140,7 +140,7 @@ struct LibraryProduct::Impl {
     constexpr uint64_t kWorkspace = CublasLt::kWorkspaceBytes;
     constexpr uint32_t kReductions = CUBLASLT_REDUCTION_SCHEME_NONE;  // no splits of the columns
     Rows layouts(library);
-    QTTS_RETURN_IF_ERROR(layouts.Create(*this, rows, columns));
+    QTTS_RETURN_IF_ERROR(layouts.Create(*this, rows, columns, outputs));
     cublasLtMatmulPreference_t preference = nullptr;
     QTTS_RETURN_IF_ERROR(LtStatus(library->cublasLtMatmulPreferenceCreate(&preference), "a preference"));
     const auto set = [&](cublasLtMatmulPreferenceAttributes_t attribute, const auto& value) {
@@ -153,8 +153,8 @@ struct LibraryProduct::Impl {
     if (status.ok()) status = set(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, kReductions);
     if (status.ok()) {
       status =
-          LtStatus(library->cublasLtMatmulAlgoGetHeuristic(library->handle, operation, weights, layouts.x, layouts.sums,
-                                                           layouts.sums, preference, kAsked, offered, &count),
+          LtStatus(library->cublasLtMatmulAlgoGetHeuristic(library->handle, operation, weights, layouts.x, layouts.y,
+                                                           layouts.y, preference, kAsked, offered, &count),
                    "asking for algorithms");
     }
     (void)library->cublasLtMatmulPreferenceDestroy(preference);
@@ -173,7 +173,7 @@ struct LibraryProduct::Impl {
     const auto row_bytes = static_cast<size_t>(outputs) * sizeof(float);
     const auto run = [&](int64_t first, int64_t rows) {
       const char* const from = static_cast<const char*>(x) + first * columns * 2;
-      return Run(with, rows, w, from, columns, sums, nullptr).ok();
+      return Run(with, rows, w, from, columns, sums, outputs, false, nullptr).ok();
     };
     const auto copy = [&](int64_t first, int64_t rows, std::vector<char>* to) {
       to->resize(static_cast<size_t>(rows) * row_bytes);
@@ -224,11 +224,11 @@ Result<std::unique_ptr<CublasLt>> CublasLt::Open() {
   return std::unique_ptr<CublasLt>(new CublasLt(std::move(library)));
 }
 
-Result<std::unique_ptr<LibraryProduct>> CublasLt::Pin(int64_t max_rows, int outputs, int columns, const void* weights,
-                                                      const void* x, float* sums) {
+Result<std::unique_ptr<LibraryProduct>> CublasLt::Pin(int64_t rows, int64_t max_rows, int outputs, int columns,
+                                                      const void* weights, const void* x, float* sums) {
   auto impl = std::make_unique<LibraryProduct::Impl>();
   QTTS_RETURN_IF_ERROR(impl->Create(library_.get(), outputs, columns));
-  QTTS_ASSIGN_OR_RETURN(const std::vector<cublasLtMatmulAlgo_t> algorithms, impl->Recommended(max_rows));
+  QTTS_ASSIGN_OR_RETURN(const std::vector<cublasLtMatmulAlgo_t> algorithms, impl->Recommended(rows));
   for (const cublasLtMatmulAlgo_t& algorithm : algorithms) {
     QTTS_ASSIGN_OR_RETURN(const bool independent, impl->RowsAreIndependent(algorithm, max_rows, weights, x, sums));
     if (!independent) continue;
@@ -242,9 +242,9 @@ Result<std::unique_ptr<LibraryProduct>> CublasLt::Pin(int64_t max_rows, int outp
                              " whose rows do not depend on their number: choose QTTS_CUDA_PRODUCTS=own");
 }
 
-Status LibraryProduct::Run(int64_t rows, const void* weights, const void* x, int64_t x_stride, float* sums,
-                           cudaStream_t stream) const {
-  return impl_->Run(impl_->algorithm, rows, weights, x, x_stride, sums, stream);
+Status LibraryProduct::Run(int64_t rows, const void* weights, const void* x, int64_t x_stride, float* y,
+                           int64_t y_stride, bool adds, cudaStream_t stream) const {
+  return impl_->Run(impl_->algorithm, rows, weights, x, x_stride, y, y_stride, adds, stream);
 }
 
 #else
@@ -257,12 +257,13 @@ struct LibraryProduct::Impl {
 Result<std::unique_ptr<CublasLt>> CublasLt::Open() {
   return Status::Unsupported("the GPU backend was built without cublasLt.h: build it where cuBLAS is installed");
 }
-Result<std::unique_ptr<LibraryProduct>> CublasLt::Pin(int64_t /*max_rows*/, int /*outputs*/, int /*columns*/,
-                                                      const void* /*weights*/, const void* /*x*/, float* /*sums*/) {
+Result<std::unique_ptr<LibraryProduct>> CublasLt::Pin(int64_t /*rows*/, int64_t /*max_rows*/, int /*outputs*/,
+                                                      int /*columns*/, const void* /*weights*/, const void* /*x*/,
+                                                      float* /*sums*/) {
   return Status::Unsupported("the build had no header cublasLt.h");
 }
 Status LibraryProduct::Run(int64_t /*rows*/, const void* /*weights*/, const void* /*x*/, int64_t /*x_stride*/,
-                           float* /*sums*/, cudaStream_t /*stream*/) const {
+                           float* /*y*/, int64_t /*y_stride*/, bool /*adds*/, cudaStream_t /*stream*/) const {
   return Status::Unsupported("the build had no header cublasLt.h");
 }
 

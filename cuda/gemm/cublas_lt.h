@@ -21,8 +21,9 @@ class LibraryProduct {
   LibraryProduct(const LibraryProduct&) = delete;
   LibraryProduct& operator=(const LibraryProduct&) = delete;
 
-  // Enqueues sums [rows][outputs] in F32 = x [rows][x_stride] weights [outputs][columns], both BF16 in device memory.
-  Status Run(int64_t rows, const void* weights, const void* x, int64_t x_stride, float* sums,
+  // Enqueues y [rows][y_stride] in F32 = x [rows][x_stride] weights [outputs][columns], both BF16 in device memory, or
+  // where it `adds`, y += that.
+  Status Run(int64_t rows, const void* weights, const void* x, int64_t x_stride, float* y, int64_t y_stride, bool adds,
              cudaStream_t stream) const;
   int outputs() const;
   int columns() const;
@@ -51,11 +52,12 @@ class CublasLt {
   CublasLt(const CublasLt&) = delete;
   CublasLt& operator=(const CublasLt&) = delete;
 
-  // Chooses the algorithm: of those that the library recommends for `max_rows`, without splits of the columns, the
-  // first that gives a row of `x` [max_rows][columns] the same bits in calls of 1, 16, 256 and max_rows rows and at
-  // several places. Changes sums [max_rows][outputs]. kUnsupported if none does. Waits for the device.
-  Result<std::unique_ptr<LibraryProduct>> Pin(int64_t max_rows, int outputs, int columns, const void* weights,
-                                              const void* x, float* sums);
+  // Chooses the algorithm: of those that the library recommends for `rows`, without splits of the columns, the first
+  // that gives a row of `x` [max_rows][columns] the same bits in calls of 1, 16, 256 and max_rows rows and at several
+  // places. It is not chosen by time, so that a seed gives the same codes again. Changes sums [max_rows][outputs].
+  // kUnsupported if none does. Waits for the device.
+  Result<std::unique_ptr<LibraryProduct>> Pin(int64_t rows, int64_t max_rows, int outputs, int columns,
+                                              const void* weights, const void* x, float* sums);
 
  private:
   friend class LibraryProduct;

@@ -3,7 +3,7 @@
 #include "gemm/cublas_lt.h"
 #include "gemm/gemm_device.cuh"
 #include "gemm/library.h"
-#include "gemm/rows.h"
+#include "rules/norm.cuh"
 
 namespace qtts::cuda::gemm {
 namespace {
@@ -25,6 +25,29 @@ __global__ void __launch_bounds__(kThreads)
   plain[(row * chunks + chunk) * kUnits + unit] = packed[i];
 }
 
+// A block per row: the norm as a whole, as nothing of ours is behind the product.
+__global__ void __launch_bounds__(kThreads) NormalizeKernel(GemmArguments a, uint2* normed) {
+  __shared__ float squares[kWarps];
+  const int64_t row = blockIdx.x;
+  const bool live = a.live == nullptr || LoadL2(a.live) != 0;
+  WaitForPrevious();
+  LetNextStart();
+  if (!live) return;
+  const float* const x = static_cast<const float*>(a.x) + row * a.x_stride;
+  const int warp = static_cast<int>(threadIdx.x) / 32;
+  const int lane = static_cast<int>(threadIdx.x) % 32;
+  const float square = WarpSquares(x, a.columns, warp, lane);
+  if (lane == 0) squares[warp] = square;
+  __syncthreads();
+  const float factor = NormFactor(squares, 1, a.columns, a.eps);
+  const int fours = a.chunks * kChunk / 4;
+  for (int i = static_cast<int>(threadIdx.x); i < fours; i += kThreads) {
+    const float4 v = __ldcg(reinterpret_cast<const float4*>(x) + i);
+    normed[row * fours + i] = NormedFour(__fmul_rn(v.x, factor), __fmul_rn(v.y, factor), __fmul_rn(v.z, factor),
+                                         __fmul_rn(v.w, factor), reinterpret_cast<const float4*>(a.norm)[i]);
+  }
+}
+
 // A thread for each output of a row.
 template <GemmKind kKind>
 __global__ void __launch_bounds__(kThreads) FinishKernel(GemmArguments a, const float* sums, int sums_stride) {
@@ -35,17 +58,15 @@ __global__ void __launch_bounds__(kThreads) FinishKernel(GemmArguments a, const 
   LetNextStart();
   if (!live || output >= a.outputs) return;
   const float* const from = sums + row * sums_stride;
-  const float factor = HasNorm(kKind) ? LoadL2(a.factors + row) : 1;
   if constexpr (kKind == GemmKind::kNormGated) {
     // A packed tile of 16 rows has eight gates, then their ups.
     const int at = output / 8 * 16 + output % 8;
-    const float gate = __fmul_rn(LoadL2(from + at), factor);
-    const float up = __fmul_rn(LoadL2(from + at + 8), factor);
-    Finish<GemmKind::kStore, __nv_bfloat16>(a, row, output, Silu<__nv_bfloat16>(gate) * up, 0);
+    Finish<GemmKind::kStore, __nv_bfloat16>(a, row, output,
+                                            Silu<__nv_bfloat16>(LoadL2(from + at)) * LoadL2(from + at + 8), 0);
   } else {
     const float previous =
         kKind == GemmKind::kAdd ? LoadL2(static_cast<const float*>(a.y) + row * a.y_stride + output) : 0;
-    Finish<kKind, __nv_bfloat16>(a, row, output, __fmul_rn(LoadL2(from + output), factor), previous);
+    Finish<kKind, __nv_bfloat16>(a, row, output, LoadL2(from + output), previous);
   }
 }
 
@@ -76,20 +97,27 @@ void Unpack(const Launcher& launch, const Matrix& matrix, void* plain) {
 }
 
 void RunLibrary(const Launcher& launch, const Matrix& matrix, GemmArguments a, const NormedRows& scratch) {
+  const LibraryProduct& library = *matrix.library;
   int64_t x_stride = a.x_stride;
   if (HasNorm(matrix.kind)) {
-    NormRows(launch, a, scratch, RowOrder::kPlain);
+    launch(NormalizeKernel, dim3(static_cast<unsigned>(a.rows)), kThreads, 0, a, static_cast<uint2*>(scratch.x));
     a.x = scratch.x;
-    a.factors = scratch.factors;
-    x_stride = matrix.library->columns();
+    x_stride = library.columns();
   }
-  const Status status = matrix.library->Run(a.rows, matrix.data, a.x, x_stride, scratch.sums, launch.stream);
+  // Sums that are the results go to their place.
+  const bool adds = matrix.kind == GemmKind::kAdd;
+  const bool direct =
+      (adds || matrix.kind == GemmKind::kNormStore) && a.bias == nullptr && library.outputs() == a.outputs;
+  const Status status =
+      direct
+          ? library.Run(a.rows, matrix.data, a.x, x_stride, static_cast<float*>(a.y), a.y_stride, adds, launch.stream)
+          : library.Run(a.rows, matrix.data, a.x, x_stride, scratch.sums, library.outputs(), false, launch.stream);
   if (!status.ok()) {
     Log(LogLevel::kWarning, status.message());
     if (launch.error == cudaSuccess) launch.error = cudaErrorUnknown;
     return;
   }
-  FinishSums(launch, matrix.kind, a, scratch.sums, matrix.library->outputs());
+  if (!direct) FinishSums(launch, matrix.kind, a, scratch.sums, library.outputs());
 }
 
 }  // namespace qtts::cuda::gemm

@@ -7,8 +7,8 @@
 #include "gemm/arguments.h"
 
 // Products by NVIDIA's library (cublas_lt.h), in BF16: what comes before and after it. The library reads weights as
-// plain rows, of all packed tiles, and gives sums in F32; bias, norm, activation and residual are kernels of ours, with
-// the arithmetic of the other products.
+// plain rows, of all packed tiles, and gives sums in F32, to which it adds the residual stream. The norm before it is a
+// kernel of ours, and rounds rows with the norm's factor, not before it; so are bias and activation behind it.
 //
 // LanguageModel chooses these products, for a whole engine: by default where there is no wgmma and more than kMaxRows
 // voices.
@@ -22,7 +22,7 @@ void Unpack(const Launcher& launch, const Matrix& matrix, void* plain);
 inline int LibraryOutputs(const Matrix& matrix) { return matrix.tiles() * TileOutputs(matrix.kind); }
 
 // Runs a product of a matrix with a `library`. `scratch` has room for the normed rows of the norm kinds, and for the
-// sums of all.
+// sums of products with a bias or an activation.
 void RunLibrary(const Launcher& launch, const Matrix& matrix, GemmArguments arguments, const NormedRows& scratch);
 
 }  // namespace qtts::cuda::gemm

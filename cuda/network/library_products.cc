@@ -25,8 +25,8 @@ std::vector<uint16_t> RandomRows(size_t count) {
 
 }  // namespace
 
-LibraryProducts::LibraryProducts(std::unique_ptr<CublasLt> library, int64_t most_rows)
-    : most_rows_(most_rows), library_(std::move(library)) {}
+LibraryProducts::LibraryProducts(std::unique_ptr<CublasLt> library, int64_t likely_rows, int64_t most_rows)
+    : likely_rows_(likely_rows), most_rows_(most_rows), library_(std::move(library)) {}
 
 Status LibraryProducts::Pin(const Shape& shape, const void* weights) {
   const auto [outputs, columns] = shape;
@@ -45,8 +45,8 @@ Status LibraryProducts::Pin(const Shape& shape, const void* weights) {
   }
   most_outputs_ = std::max(most_outputs_, outputs);
   if (CountsMemory()) return Status::Ok();
-  QTTS_ASSIGN_OR_RETURN(products_[shape],
-                        library_->Pin(most_rows_, outputs, columns, weights, rows_.data(), sums_.as<float>()));
+  QTTS_ASSIGN_OR_RETURN(products_[shape], library_->Pin(likely_rows_, most_rows_, outputs, columns, weights,
+                                                        rows_.data(), sums_.as<float>()));
   if (LogEnabled(LogLevel::kDebug)) {
     Log(LogLevel::kDebug, "cuBLASLt: " + std::to_string(outputs) + " x " + std::to_string(columns) + ": " +
                               products_[shape]->algorithm());

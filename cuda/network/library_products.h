@@ -19,8 +19,8 @@ namespace qtts::cuda {
 // Must live as long as the matrices are used. Not thread-safe.
 class LibraryProducts {
  public:
-  // For up to `most_rows` rows.
-  LibraryProducts(std::unique_ptr<CublasLt> library, int64_t most_rows);
+  // For up to `most_rows` rows; fast with `likely_rows`.
+  LibraryProducts(std::unique_ptr<CublasLt> library, int64_t likely_rows, int64_t most_rows);
 
   // Gives the matrix, which `loader` owns, to the library: its weights become plain rows.
   Status Take(WeightLoader* loader, Matrix* matrix);
@@ -34,7 +34,7 @@ class LibraryProducts {
   using Shape = std::pair<int, int>;  // outputs, columns
   Status Pin(const Shape& shape, const void* weights);
 
-  int64_t most_rows_;
+  int64_t likely_rows_, most_rows_;
   int most_outputs_ = 0;
   DeviceMemory rows_, sums_;  // for choosing
   std::unique_ptr<CublasLt> library_;

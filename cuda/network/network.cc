@@ -214,7 +214,8 @@ Result<std::unique_ptr<const Network>> Network::Load(const Checkpoint& checkpoin
   network->groups = config.talker.num_code_groups;
   network->max_positions = MaxPositionsOf(config);
   if (library != nullptr) {
-    network->library = std::make_unique<LibraryProducts>(std::move(library), many_rows.library_rows);
+    network->library =
+        std::make_unique<LibraryProducts>(std::move(library), many_rows.likely_rows, many_rows.library_rows);
   }
   QTTS_RETURN_IF_ERROR(LoadWeights(checkpoint, numbers, stream, many_rows.swizzled, network.get()));
   return std::unique_ptr<const Network>(std::move(network));

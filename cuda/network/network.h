@@ -28,6 +28,7 @@ int64_t MaxPositionsOf(const ModelConfig& config);
 // How the products of many rows are done.
 struct ManyRowsWeights {
   int64_t library_rows = 0;  // of a product, at most, where NVIDIA's library computes all of them
+  int64_t likely_rows = 0;   // of such a product: for them the library's algorithms are chosen
   bool swizzled = false;     // all weights are kept swizzled, too (gemm/tiles.h)
 };
 

@@ -2,6 +2,7 @@
 #include "runtime/device_numbers.h"
 
 #include <algorithm>
+#include <limits>
 #include <string_view>
 
 namespace qtts::cuda {
@@ -19,7 +20,8 @@ DeviceNumbers SafeNumbers(int processors) {
   numbers.attention.blocks_at_once = processors;
   numbers.sampling.rows_of_many_threads = processors;
   numbers.codec.table = CodecTable::kNone;
-  numbers.codec.processors_of_some = processors * 3 / 4;
+  numbers.codec.some_streams = std::numeric_limits<int>::max();
+  numbers.codec.processors_of_some = processors * 8 / 9;
   numbers.persistent = {.narrow_talker = {2, 0}, .wide_talker = {2, 0}, .predictor = {2, 0}};
   return numbers;
 }

@@ -86,6 +86,7 @@ TEST(CapacityPlan, KernelsToPlan) {
   EXPECT_FALSE(library.weights.swizzled);
   EXPECT_EQ(library.frame.prompt_rows, 512);
   EXPECT_EQ(library.weights.library_rows, 2048) << "the predictor's first pass has two rows a stream";
+  EXPECT_EQ(library.weights.likely_rows, 1024);
   EXPECT_EQ(Plan(1, model, CardWith(ManyRowsProducts::kLibrary)).weights.library_rows, 256) << "rows of a prompt";
   // Eight rows may have any context.
   model.talker.transformer.max_positions = 1 << 20;

@@ -445,8 +445,8 @@ TEST_P(LibraryTest, IsCloseToTheOwnProducts) {
     ASSERT_TRUE(plain.ok() && sums.ok());
     cuda::gemm::Unpack(product.launch(), matrix, plain->data());
     ASSERT_EQ(cudaDeviceSynchronize(), cudaSuccess);
-    const auto pinned =
-        (*library)->Pin(ManyRows::kMost, weight_rows, columns, plain->data(), product.bf16_rows(), sums->as<float>());
+    const auto pinned = (*library)->Pin(256, ManyRows::kMost, weight_rows, columns, plain->data(), product.bf16_rows(),
+                                        sums->as<float>());
     ASSERT_TRUE(pinned.ok()) << pinned.status().message();
     matrix.data = plain->data();
     matrix.library = pinned->get();
@@ -456,7 +456,8 @@ TEST_P(LibraryTest, IsCloseToTheOwnProducts) {
       error += std::pow(all[i] - own[i], 2);
       size += std::pow(own[i], 2);
     }
-    EXPECT_LT(std::sqrt(error / size), 4e-3) << outputs << " x " << columns;
+    // Rows are rounded to BF16 with the factor of the norm here, before it there.
+    EXPECT_LT(std::sqrt(error / size), 6e-3) << outputs << " x " << columns;
     for (const int rows : {1, 7, 64, 257}) {
       const int first = ManyRows::kMost - rows;
       const std::vector<float> some = product.Run(cuda::GemmShape::kBest, first, rows, 3, sums->as<float>());
