@@ -233,10 +233,11 @@ CodecProductsTest::Compared CodecProductsTest::CompareTiles(const RandomCodec& c
     const auto& [batch, x, geometry, weights, epilogue] = args;
     const std::vector<GemmTile> tiles = PossibleTiles(args, gemm->x_planes, traits);
     GemmTile unit_tile;
-    if (gemm->unit.first != nullptr) {
+    // Streams of few columns have more columns of the past in a tile than fit.
+    if (gemm->unit.first != nullptr &&
+        UnitTakes(args, args_of(std::get<GemmStep>(steps[i + 1])), gemm->unit, &unit_tile, traits)) {
       const GemmArgs second = args_of(std::get<GemmStep>(steps[i + 1]));
       SCOPED_TRACE("a residual unit of dilation " + std::to_string(geometry.dilation));
-      EXPECT_TRUE(UnitTakes(args, second, gemm->unit, &unit_tile, traits));
       ++compared.units;
       std::vector<Operand> inputs = InputsOf(args);
       inputs.push_back(ResidualOf(second));
@@ -287,6 +288,11 @@ CodecProductsTest::Compared CodecProductsTest::CompareTiles(const RandomCodec& c
   return compared;
 }
 
+// Whether cards of these traits compute residual units in one kernel.
+bool HasUnits(const cuda::codec::DeviceTraits& traits) {
+  return traits.warpgroups || traits.shared_bytes >= cuda::codec::kStagedUnitSharedBytes;
+}
+
 // One of Cards(), and a precision.
 class CodecProductsOfCardTest : public CodecProductsTest,
                                 public ::testing::WithParamInterface<std::tuple<size_t, cuda::CodecPrecision>> {};
@@ -307,8 +313,7 @@ TEST_P(CodecProductsOfCardTest, AllKernelsGiveTheSameBits) {
   // The pre-transformer's five, six of upsampling, the first convolution, and the decoder blocks'.
   EXPECT_GE(compared.products, 12);
   // Those of the last block.
-  const bool has_units = card.traits.warpgroups || card.traits.shared_bytes >= cuda::codec::kStagedUnitSharedBytes;
-  EXPECT_EQ(compared.units, has_units ? 3 : 0);
+  EXPECT_EQ(compared.units, HasUnits(card.traits) ? 3 : 0);
 }
 
 INSTANTIATE_TEST_SUITE_P(Cards, CodecProductsOfCardTest,
@@ -338,7 +343,9 @@ TEST_F(CodecProductsTest, SmallForTheSanitizer) {
     // All kernels: the device's own, and those of the card that is most unlike it.
     for (const Card& card : {cards.front(), cards.back()}) {
       SCOPED_TRACE(card.name);
-      CompareTiles(codec, precision, 128, card.traits);
+      const Compared compared = CompareTiles(codec, precision, 128, card.traits);
+      EXPECT_GT(compared.products, 0);
+      EXPECT_EQ(compared.units > 0, HasUnits(card.traits));
     }
   }
 }
