@@ -47,7 +47,7 @@ CapacityPlan Plan(int voices, const ModelConfig& model, const DeviceNumbers& car
   // The predictor's first pass has two rows a stream.
   if (by_library) {
     plan.weights.library_rows = std::max<int64_t>(int64_t{2} * rows, plan.frame.prompt_rows);
-    // What cuBLASLt recommends for 64 and 128 rows took twice the time, with those rows, too.
+    // Algorithms that cuBLASLt recommends for 64 and 128 rows took twice the time, with those rows, too.
     constexpr int kFewestLikelyRows = 256;
     plan.weights.likely_rows = std::max(rows, kFewestLikelyRows);
   }
