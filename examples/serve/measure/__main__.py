@@ -38,7 +38,8 @@ async def measure(arguments, results):
     if "first" in arguments.what:
         with report.Load() as load:
             async with server() as (there, _):
-                results["first"] = figures_of = await figures.first_sound(there, arguments.model, arguments.count)
+                results["first"] = figures_of = await figures.first_sound(there, arguments.model, arguments.count,
+                                                                                 alone=not arguments.url)
         show("First sound, from the request's last byte, in turns", load.text)
         for way, figure in figures_of.items():
             print(row(way, figure))

@@ -10,20 +10,27 @@ from . import client, local, report
 TEXT = "Please leave your message after the tone, and we will call you back tomorrow."
 # Some 25 s of speech.
 STORY = " ".join(["The river was wide and slow, and the boats went down it one after the other."] * 5)
+ENGINE = "qtts_engine_first_frame_seconds_sum"  # of /metrics
 # As long as requests may be: minutes of speech, also of the benchmark's engine, which makes a frame of each character.
 LONG = " ".join(["The river was wide and slow, and the boats went down it one after the other."] * 52)
 
 
-async def first_sound(server, model="", count=100):
-    """Request to first sound, less the same in this process; the ways take turns."""
+async def first_sound(server, model="", count=100, alone=True):
+    """Request to first sound, less the same in this process; the ways take turns. `alone`: the server is one process, with no
+    other clients; then there is also the part of each that its engine took, by its own clock."""
     inside = local.InProcess(model)
     loop = asyncio.get_running_loop()
     http = await server.connect()
     session = await server.session()
-    took = {"in-process": [], "HTTP": [], "in-process, streaming": [], "WebSocket": []}
+    took = {}
+    engine = (await server.gauges())[ENGINE] if alone else 0.0  # seconds of the engine in all
     for number in range(count + 3):
         one = {"in-process": await loop.run_in_executor(None, inside.first_sound, TEXT, "auto"),
                "HTTP": await _first_http(server, http)}
+        await _idle(server)  # what the request had begun would slow down the next
+        if alone:
+            before, engine = engine, (await server.gauges())[ENGINE]
+            one["HTTP, engine"] = engine - before
         http = await server.connect()
         one["in-process, streaming"] = await loop.run_in_executor(None, inside.first_sound, TEXT, "streaming")
         utterance = await session.begin(TEXT)
@@ -32,9 +39,12 @@ async def first_sound(server, model="", count=100):
         await session.send("input.cancel")
         await utterance.until(lambda u: u.done)
         await _idle(server)
+        if alone:
+            before, engine = engine, (await server.gauges())[ENGINE]
+            one["WebSocket, engine"] = engine - before
         if number >= 3:  # those before warm caches up
             for way, seconds in one.items():
-                took[way].append(seconds)
+                took.setdefault(way, []).append(seconds)
     await session.close()
     inside.close()
     return {way: report.summary(seconds) for way, seconds in took.items()}
