@@ -3,6 +3,7 @@
 own page from being misused."""
 import base64
 import contextlib
+import functools
 import hashlib
 import ipaddress
 import re
@@ -18,6 +19,8 @@ from .errors import ApiError
 # uri-host and port of RFC 9110, without user names and percent encoding, which no client of this server needs.
 AUTHORITY = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(?::[0-9]{0,5})?")
 ORIGIN = re.compile(r"https?://(\[[0-9a-f:.]+\]|[a-z0-9._-]+)(:[0-9]{1,5})?")
+# Host names of requests that are kept with what they are: most requests have one of a few.
+HOSTS = 64
 # Every answer: a browser takes it for what content-type says, and shows it in no frame of another page.
 HEADERS = ((b"x-content-type-options", b"nosniff"), (b"content-security-policy", b"frame-ancestors 'none'"))
 
@@ -32,12 +35,14 @@ def is_pattern(text):
     return text == "*" or AUTHORITY.fullmatch(text.removeprefix("*.")) is not None and ":" not in text.rpartition("]")[2]
 
 
+@functools.lru_cache(HOSTS)
 def host_of(authority):
     """The host in `Host`, in lower case; None if that is malformed."""
     match = AUTHORITY.fullmatch(authority)
     return match and match[1].lower().removesuffix(".")
 
 
+@functools.lru_cache(HOSTS)
 def is_address(host):
     with contextlib.suppress(ValueError):
         return bool(ipaddress.ip_address(host.strip("[]")))

@@ -45,6 +45,8 @@ class Slots:
 
     async def wait(self, place):
         """ApiError 429 after the longest wait."""
+        if place.done() and not place.cancelled():
+            return
         try:
             async with asyncio.timeout(self._max_wait):
                 await place

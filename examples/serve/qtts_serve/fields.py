@@ -362,13 +362,18 @@ def read_json(text):
         if len(data.translate(None, LETTERS)) > MOST_MARKS:
             raise ValueError("it has too many values for its fields")
     try:
-        return json.loads(text, parse_constant=_refuse_constant)
+        if isinstance(text, bytes):
+            text = text.decode(json.detect_encoding(text), "surrogatepass")
+        return DECODER.decode(text)
     except RecursionError:
         raise ValueError("it is nested too deeply") from None
 
 
 def _refuse_constant(name):
     raise ValueError(f"{name} is no number of JSON")
+
+
+DECODER = json.JSONDecoder(parse_constant=_refuse_constant)  # json.loads() would make one for each call
 
 
 def _given(fields, known):

@@ -7,6 +7,7 @@ streaming thread of GStreamer ever runs Python. All pipelines of a process share
 import asyncio
 import contextvars
 import dataclasses
+import functools
 import logging
 
 import gi
@@ -16,7 +17,7 @@ gi.require_version("GstApp", "1.0")
 from gi.repository import GLib, GObject, Gst, GstApp  # noqa: E402, F401  (GstApp gives appsink its methods)
 
 from .errors import ApiError  # noqa: E402
-from .samples import Sink  # noqa: E402
+from .samples import Reports, Sink  # noqa: E402
 from .wording import for_clients  # noqa: E402
 
 RATE = 24000
@@ -28,6 +29,8 @@ READY_FRAMES, READY_FRAMES_WHOLE = 8, 32
 # Idle pipelines that are kept ahead of requests, and seconds after a request in which the next is made: not in the turn of
 # the event loop in which it is given to the engine.
 AHEAD, REFILL_DELAY = 16, 0.001
+# Settings that are kept as the element takes them: most requests have those of one before, and they are made in 0.1 ms.
+STRUCTURES = 64
 
 log = logging.getLogger("qtts_serve")
 
@@ -52,8 +55,14 @@ def frames_of(samples):
 
 
 def structure(name, settings):
+    """Must not be changed: another call with the same settings returns it again."""
+    return _structure(name, tuple(settings.items()))
+
+
+@functools.lru_cache(STRUCTURES)
+def _structure(name, settings):
     result = Gst.Structure.new_empty(name)
-    for field, value in settings.items():
+    for field, value in settings:
         kind = TYPES.get(field, GObject.TYPE_STRING)
         result.set_value(field, GObject.Value(kind, value))
     return result
@@ -102,6 +111,7 @@ class Speaker:
         self.spoken = None
         self.broken = ""  # the error after which this pipeline is of no use
         self.loaded = False
+        self.tells_words = False  # in `spoken`
         self.most_ready = READY_FRAMES  # frames that wait for pull()
         self._recording = ""
         self._on_lost = on_lost
@@ -115,13 +125,15 @@ class Speaker:
         self._speech = self._pipeline.get_by_name("speech")
         self._appsink = self._pipeline.get_by_name("sound")
         self._sound = Sink(self._appsink)
+        self._trims, self._max_buffers = None, None  # as they were set last: setting a property takes up to 0.1 ms
         self._properties = [specification.name for specification in self._speech.list_properties()]
         if settings.model_path:
             self._speech.set_property("model-path", settings.model_path)
         self._bus = self._pipeline.get_bus()
+        self._reports = Reports(self._bus)
         self._descriptor = self._bus.get_pollfd().fd
         # In a context without the request that this pipeline happens to be made for: it speaks for others after that.
-        contextvars.Context().run(asyncio.get_running_loop().add_reader, self._descriptor, self._take_messages)
+        contextvars.Context().run(asyncio.get_running_loop().add_reader, self._descriptor, self._take_urgent)
         # The text pad of the element is fed from a pad without an element: no thread, no queue.
         self._text = Gst.Pad.new("text", Gst.PadDirection.SRC)
         self._text.set_active(True)
@@ -218,18 +230,33 @@ class Speaker:
         self.spoken = Spoken()
         self._recording = settings.get("reference-audio", "")
         settings = dict(settings)
-        trim = settings.pop("trim-leading-silence", True)
-        Gst.util_set_object_arg(self._speech, "trim-leading-silence", "true" if trim else "false")
+        trims = settings.pop("trim-leading-silence", True)
+        if trims != self._trims:
+            Gst.util_set_object_arg(self._speech, "trim-leading-silence", "true" if trims else "false")
+            self._trims = trims
         self.most_ready = READY_FRAMES if settings.get("real-time", True) else READY_FRAMES_WHOLE
-        self._appsink.set_property("max-buffers", self.most_ready)
+        if self.most_ready != self._max_buffers:
+            self._appsink.set_property("max-buffers", self.most_ready)
+            self._max_buffers = self.most_ready
         return settings
 
     def _refuse(self, otherwise):
         self._take_messages()
         raise ApiError(400, self.spoken.problem or otherwise, self.spoken.field, code="refused")
 
+    def _take_urgent(self):
+        """There are messages. Where the first is that sound begins, the others are left for the next turn of the event loop,
+        in which the sound is written before."""
+        if self.spoken is None or self.spoken.started or self.tells_words or (start := self._reports.pop_start()) is None:
+            self._take_messages()
+            return
+        self._take_start(*start)
+        if self.on_change is not None:
+            self.on_change()
+
     def _take_messages(self):
-        while (message := self._bus.pop()) is not None:
+        while self._reports.pending(drop_progress=not self.tells_words):
+            message = self._bus.pop()
             kind = message.type
             if kind == Gst.MessageType.ELEMENT:
                 self._take_report(message.get_structure())
@@ -248,10 +275,7 @@ class Speaker:
         if spoken is None:
             return
         if name == "qtts-utterance-started":
-            spoken.started = True
-            spoken.seed = report.get_value("seed")
-            spoken.first_frame_latency = report.get_value("first-frame-latency") / Gst.SECOND
-            spoken.begin = report.get_value("running-time")
+            self._take_start(*map(report.get_value, ("seed", "first-frame-latency", "running-time")))
         elif name == "qtts-text-progress":
             spoken.words.append({"offset": report.get_value("offset-chars"), "length": report.get_value("length-chars"),
                                  "time": (report.get_value("running-time") - spoken.begin) / Gst.SECOND,
@@ -265,6 +289,13 @@ class Speaker:
             if report.get_value("measured"):
                 spoken.coverage = report.get_value("coverage")
                 spoken.skipped, spoken.repeated = list(report.get_value("skipped")), list(report.get_value("repeated"))
+
+    def _take_start(self, seed, first_frame_latency, running_time):
+        spoken = self.spoken
+        spoken.started = True
+        spoken.seed = seed
+        spoken.first_frame_latency = first_frame_latency / Gst.SECOND
+        spoken.begin = running_time
 
     def _take_warning(self, error):
         if self.spoken is None:
@@ -337,6 +368,7 @@ class Pool:
     def give_back(self, speaker):
         """`speaker` has come to the end of its utterance and its sound was pulled, or has not spoken; or it is broken."""
         speaker.on_change = speaker.spoken = None
+        speaker.tells_words = False
         if speaker.broken:
             self._close(speaker)
         else:

@@ -11,7 +11,7 @@ import logging
 from starlette.datastructures import Headers
 from starlette.formparsers import MultiPartException, MultiPartParser
 
-from . import encoders, fields, ranges
+from . import encoders, fields, ranges, tracing
 from .errors import ApiError, bad_field
 from .extensions import HOLD_NEXT, TRAILERS
 from .off_loop import off_loop
@@ -109,8 +109,7 @@ class Speech:
         try:
             while True:
                 try:
-                    async with asyncio.timeout_at(begin + settings.body_timeout + size / settings.body_rate):
-                        message = await receive()
+                    message = await within(begin + settings.body_timeout + size / settings.body_rate - loop.time(), receive())
                 except TimeoutError:
                     raise ApiError(408, f"The request did not come to its end in time: {size} bytes in "
                                         f"{loop.time() - begin:.1f} s.", code="timeout", headers=CLOSE) from None
@@ -157,7 +156,7 @@ class Answer:
         request's files and its slot are free."""
         end = None
         with wishes.with_files() as settings:
-            self._utterance = Utterance(self._front, "http", "whole")
+            self._utterance = Utterance(self._front, "http", "whole", wishes.progress)
             async with self._utterance as utterance:
                 utterance.say(wishes.text, settings)
                 encoder = encoders.make(wishes.response_format, wishes.sample_rate)
@@ -172,7 +171,7 @@ class Answer:
     async def head(self, wishes):
         """The headers of the answer to GET, as far as they are known without speaking."""
         self.status = 200
-        await self._send_start({"content-type": _media_type(wishes), **_ranges(wishes)}, followed=False)
+        await self._send_start(self._encoded({"content-type": _media_type(wishes), **_ranges(wishes)}), followed=False)
         await self._body(b"", more=False)
 
     async def _make_whole(self, utterance, encoder, wishes, part):
@@ -189,8 +188,9 @@ class Answer:
         if wishes.response_format == "wav":  # whose length is known by now
             sound[:encoders.WAV_HEADER] = encoders.wav_header(len(sound) - encoders.WAV_HEADER, wishes.sample_rate)
         if wishes.json:
-            return functools.partial(self._send_at_once, _object(wishes, spoken, sound), self._headers(utterance, wishes))
-        headers = {**self._headers(utterance, wishes), **_summary(spoken)}
+            return functools.partial(self._send_at_once, _object(wishes, spoken, sound),
+                                     self._headers(utterance, wishes) | _seed(spoken))
+        headers = self._headers(utterance, wishes) | _seed(spoken) | _summary(spoken)
         if not part:
             return functools.partial(self._send_at_once, sound, headers)
         first, last = part.cut(len(sound))
@@ -200,7 +200,7 @@ class Answer:
 
     async def _send_at_once(self, body, headers, status=200):
         self.status = status
-        await self._send_start({**headers, "content-length": str(len(body))}, followed=bool(body))
+        await self._send_start(self._encoded({**headers, "content-length": str(len(body))}), followed=bool(body))
         for begin in range(0, len(body), WRITE):
             if self._utterance.cancelled:
                 return
@@ -208,16 +208,22 @@ class Answer:
 
     async def _stream(self, utterance, encoder, wishes):
         """Sends the sound as it comes. Returns what ends the answer; None if it must stay incomplete."""
+        # Made while the engine makes the first sound, which is not to wait for them.
+        tracing.current()
+        headers = self._headers(utterance, wishes)
+        if self._end_with is not None and not wishes.events:
+            headers["trailer"] = ", ".join(_summary(utterance.spoken))
+        headers = self._encoded(headers)
         async for sound in utterance.sound(wishes.pace, wishes.start_frame, encoder.held):
             data = await encoder.encode(sound)
             if self.status == 0:
-                await self._start(utterance, wishes, followed=bool(data))
+                await self._start(utterance, headers, followed=bool(data))
             await self._send_words(utterance, wishes)
             await self._write(wishes, data)
         if utterance.cancelled:
             return None
         if self.status == 0:  # the break was at the end
-            await self._start(utterance, wishes)
+            await self._start(utterance, headers)
         spoken = utterance.spoken
         if spoken.finished == "error":
             # The body ends without its last chunk, by which a client sees that sound is missing.
@@ -247,20 +253,17 @@ class Answer:
         body = json.dumps(error.body()).encode()
         headers = {"content-type": "application/json", "content-length": str(len(body)), **self._front.headers(),
                    **error.headers()}
-        await self._send({"type": "http.response.start", "status": error.status, "headers": _encoded(headers)})
+        await self._send({"type": "http.response.start", "status": error.status, "headers": _encode(headers)})
         await self._body(body, more=False)
 
-    async def _start(self, utterance, wishes, followed=False):
+    async def _start(self, utterance, headers, followed=False):
         self.status = 200
-        headers = self._headers(utterance, wishes)
-        if self._end_with is not None and not wishes.events:
-            headers["trailer"] = ", ".join(_summary(utterance.spoken))
-        await self._send_start(headers, followed)
+        await self._send_start([*headers, *_encode(_seed(utterance.spoken))], followed)
 
     def _headers(self, utterance, wishes):
+        """Those that are known before there is sound: all but the seed."""
         ignored = self._front.ignored(wishes)
-        return {"content-type": _media_type(wishes), "x-qtts-seed": str(utterance.spoken.seed),
-                "x-qtts-queue-ms": str(round(utterance.waited * 1000)), **_ranges(wishes),
+        return {"content-type": _media_type(wishes), "x-qtts-queue-ms": str(round(utterance.waited * 1000)), **_ranges(wishes),
                 **({"x-qtts-ignored": ", ".join(ignored)} if ignored else {})}
 
     async def _send_words(self, utterance, wishes):
@@ -270,11 +273,14 @@ class Answer:
                 await self._event({"type": "speech.audio.word", **_word(wishes, word)})
 
     async def _send_start(self, headers, followed):
-        """`followed`: a body that is not empty is sent next."""
-        headers = {**headers, "cache-control": "no-store", **self._front.headers()}
+        """`headers`: encoded. `followed`: a body that is not empty is sent next."""
         if followed and self._hold_next is not None:
             self._hold_next()
-        await self._send({"type": "http.response.start", "status": self.status, "headers": _encoded(headers)})
+        await self._send({"type": "http.response.start", "status": self.status, "headers": headers})
+
+    def _encoded(self, headers):
+        """With those that every answer of this route has."""
+        return _encode({**headers, "cache-control": "no-store", **self._front.headers()})
 
     async def _write(self, wishes, data):
         if data and wishes.events:
@@ -295,8 +301,12 @@ class Answer:
             self.cancel()
 
 
-def _encoded(headers):
+def _encode(headers):
     return [(name.encode(), value.encode("latin-1", "replace")) for name, value in headers.items()]
+
+
+def _seed(spoken):
+    return {"x-qtts-seed": str(spoken.seed)}
 
 
 def _summary(spoken):

@@ -199,7 +199,7 @@ class Session:
             self._end_too_long(f"more than {most} characters")
         text = fields.clean(text)
         turn.tail += text
-        if self._front.tokens_at_once(turn.tail) > settings.max_tokens:
+        if not self._front.has_few_tokens(turn.tail) and self._front.tokens_at_once(turn.tail) > settings.max_tokens:
             self._end_too_long(f"more than {settings.max_tokens} tokens of the model at once")
         turn.tail = turn.tail[-part:] if part else turn.tail
         turn.add(text)
@@ -277,7 +277,7 @@ class Session:
             return
         if turn.blank:
             return
-        turn.waiting = Utterance(self._front, "websocket", "growing")
+        turn.waiting = Utterance(self._front, "websocket", "growing", turn.wishes.progress)
         with turn.wishes.with_files() as settings:
             async with turn.waiting as utterance:
                 try:

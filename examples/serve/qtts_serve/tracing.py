@@ -2,6 +2,7 @@
 """Names that an answer and the log lines of one request share: `x-request-id`, and `traceparent` of W3C Trace Context."""
 import contextvars
 import dataclasses
+import functools
 import logging
 import re
 import secrets
@@ -27,9 +28,9 @@ class Request:
     def of(cls, headers):
         """Takes the client's names; another id or a new trace where one is absent, malformed, or there more than once."""
         ids, traces = headers.getlist("x-request-id"), headers.getlist("traceparent")
-        own = ids[0] if len(ids) == 1 and REQUEST_ID.fullmatch(ids[0]) else secrets.token_hex(16)
-        trace, parent, flags = (parse(traces[0]) if len(traces) == 1 else None) or (
-            secrets.token_hex(16), secrets.token_hex(8), 0)
+        new = secrets.token_hex(16 + 16 + 8)  # one call of the system
+        own = ids[0] if len(ids) == 1 and REQUEST_ID.fullmatch(ids[0]) else new[:32]
+        trace, parent, flags = (parse(traces[0]) if len(traces) == 1 else None) or (new[32:64], new[64:], 0)
         return cls(own, trace, f"00-{trace}-{parent}-{flags:02x}")
 
     def headers(self):
@@ -47,9 +48,21 @@ def parse(traceparent):
     return trace, parent, int(flags, 16) & KNOWN_FLAGS
 
 
+class _Lazy:
+    """The Request of a scope, made when somebody asks: before that, the engine gets the text."""
+
+    def __init__(self, scope):
+        self._scope = scope
+
+    @functools.cached_property
+    def request(self):
+        return Request.of(Headers(scope=self._scope))
+
+
 def current():
     """The request that the current task belongs to; None outside of requests."""
-    return _current.get()
+    lazy = _current.get()
+    return lazy and lazy.request
 
 
 class Tracing:
@@ -62,15 +75,15 @@ class Tracing:
         if scope["type"] not in ("http", "websocket"):
             await self._app(scope, receive, send)
             return
-        request = Request.of(Headers(scope=scope))
-        own = [(name.encode(), value.encode()) for name, value in request.headers().items()]
+        lazy = _Lazy(scope)
 
         async def send_with_headers(message):
             if message["type"] in ("http.response.start", "websocket.accept", "websocket.http.response.start"):
+                own = ((name.encode(), value.encode()) for name, value in lazy.request.headers().items())
                 message = {**message, "headers": [*message.get("headers", []), *own]}
             await send(message)
 
-        token = _current.set(request)
+        token = _current.set(lazy)
         try:
             await self._app(scope, receive, send_with_headers)
         finally:

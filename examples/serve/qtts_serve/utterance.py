@@ -23,12 +23,12 @@ class Cancelled(Exception):
 class Utterance:
     """Use it as an asynchronous context: entering waits for a slot, leaving stops the engine and frees everything.
 
-    `protocol` and `layout` are labels of metrics.
+    `protocol` and `layout` are labels of metrics. `tells_words`: gathers `spoken.words`.
     """
 
-    def __init__(self, front, protocol, layout):
+    def __init__(self, front, protocol, layout, tells_words=False):
         self._front = front
-        self._protocol, self._layout = protocol, layout
+        self._protocol, self._layout, self._tells_words = protocol, layout, tells_words
         self._asked = time.monotonic()
         self._sleep = None
         self._place = None  # among those who wait for a slot
@@ -43,6 +43,7 @@ class Utterance:
         self.waited = 0.0  # seconds for a slot
         self._first_sound = 0.0  # seconds from the text to the first sound
         self._samples = 0  # written
+        self._noted = 0  # frames of them that metrics have
         self._real_time = True  # somebody listens while it is made
 
     async def __aenter__(self):
@@ -56,8 +57,9 @@ class Utterance:
             raise
         self._holds_slot = True
         self.waited = time.monotonic() - self._asked
-        self._front.metrics.wait.observe(self.waited)
-        self._speaker.on_change = self._changed
+        # In the next turn of the event loop: by then the element has its text.
+        asyncio.get_running_loop().call_soon(self._front.metrics.wait.observe, self.waited)
+        self._speaker.on_change, self._speaker.tells_words = self._changed, self._tells_words
         self._front.utterances.add(self)
         return self
 
@@ -76,6 +78,7 @@ class Utterance:
     async def __aexit__(self, *_):
         speaker = self._speaker
         self._front.utterances.discard(self)
+        self._note_sound()
         try:
             if self._begun:
                 await self._come_to_rest()
@@ -156,7 +159,7 @@ class Utterance:
     async def sound(self, ahead, start_frame=0, held=0.0):
         """The sound, in pieces of one frame or more, at its pace. `held`: seconds of it that an encoder may keep back.
         ApiError if there is none."""
-        speaker, spoken, front = self._speaker, self.spoken, self._front
+        speaker, spoken = self._speaker, self.spoken
         pace, skip = Pace(ahead, held), start_frame * FRAME_BYTES
         while not self.cancelled:
             now = time.monotonic()
@@ -171,15 +174,12 @@ class Utterance:
             if piece:
                 if self._samples == 0:
                     pace.begin(now)
-                    front.metrics.first_frame.observe(spoken.first_frame_latency)
                     self._first_sound = now - self._asked
-                    front.metrics.first_sound.labels(self._protocol, self._layout).observe(self._first_sound)
-                before = self.frames
                 self._samples += len(piece) // 2
                 pace.frames = self._samples / FRAME_SAMPLES
-                front.metrics.frames.inc(self.frames - before)
                 self._silence = 0.0
                 yield piece
+                self._note_sound()
             if speaker.exhausted():
                 break
             if not frames and not spoken.finished:
@@ -189,6 +189,17 @@ class Utterance:
             await self._wait_for_problem()
         if self.frames == 0 and not self.cancelled and (start_frame == 0 or start_frame > spoken.frames):
             raise self._no_sound(start_frame)
+
+    def _note_sound(self):
+        """Tells metrics of sound that was written, after the write: nobody waits for it then."""
+        frames, metrics = self.frames, self._front.metrics
+        if frames == self._noted:
+            return
+        if self._noted == 0:
+            metrics.first_frame.observe(self.spoken.first_frame_latency)
+            metrics.first_sound.labels(self._protocol, self._layout).observe(self._first_sound)
+        metrics.frames.inc(frames - self._noted)
+        self._noted = frames
 
     def _ticks(self, pace, now, pulled, skip):
         """How long to sleep."""

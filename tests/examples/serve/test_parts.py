@@ -1,15 +1,21 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later
-"""Parts of the server by themselves: waiting with a limit, workers, writes that go out together, the encoders."""
+"""Parts of the server by themselves: waiting with a limit, workers, writes that go out together, the encoders, messages."""
 import asyncio
+import sys
 import threading
+import types
+import unicodedata
+import unittest.mock
 
 import pytest
 
 from qtts_serve import encoders, pacing
 from qtts_serve.connection import Transport
+from qtts_serve.front import TOKENS_OF_BYTE, Front
 from qtts_serve.pacing import Pace
 from qtts_serve.patience import within
-from qtts_serve.speaker import Gst
+from qtts_serve.samples import Reports
+from qtts_serve.speaker import GObject, Gst, Speaker, Spoken, structure
 from qtts_serve.workers import Workers
 
 Gst.init(None)
@@ -201,3 +207,111 @@ def test_an_encoder_that_is_closed_in_its_first_moment():
         return await encoder.encode(FRAME), await encoder.finish()
 
     assert run(main()) == (b"", b"")
+
+
+# --- messages
+
+def report(name, **fields):
+    result = Gst.Structure.new_empty(name)
+    for field, (kind, value) in fields.items():
+        result.set_value(field.replace("_", "-"), GObject.Value(kind, value))
+    return Gst.Message.new_element(None, result)
+
+
+def start_report(seed=2**62 + 1, first_frame_latency=2**63 + 1, running_time=3):
+    return report("qtts-utterance-started", seed=(GObject.TYPE_INT64, seed),
+                  first_frame_latency=(GObject.TYPE_UINT64, first_frame_latency),
+                  running_time=(GObject.TYPE_UINT64, running_time))
+
+
+def names_on(bus):
+    names = []
+    while message := bus.pop():
+        names.append(message.get_structure().get_name())
+    return names
+
+
+def test_the_start_of_an_utterance_is_read_from_its_message():
+    bus = Gst.Bus.new()
+    reports = Reports(bus)
+    assert reports.pop_start() is None
+    bus.post(start_report())
+    bus.post(report("other"))
+    assert reports.pop_start() == (2**62 + 1, 2**63 + 1, 3)
+    assert reports.pop_start() is None
+    assert names_on(bus) == ["other"]
+
+
+def test_a_start_without_its_fields_is_a_mistake():
+    bus = Gst.Bus.new()
+    bus.post(report("qtts-utterance-started"))
+    with pytest.raises(KeyError, match="seed"):
+        Reports(bus).pop_start()
+    assert names_on(bus) == []
+
+
+@pytest.mark.parametrize("drop, left", [(True, ["other", "qtts-text-progress"]),
+                                        (False, ["qtts-text-progress", "qtts-text-progress", "other", "qtts-text-progress"])])
+def test_progress_that_nobody_wants_is_dropped(drop, left):
+    bus = Gst.Bus.new()
+    reports = Reports(bus)
+    assert not reports.pending(drop)
+    for name in ("qtts-text-progress", "qtts-text-progress", "other", "qtts-text-progress"):
+        bus.post(report(name))
+    assert reports.pending(drop)
+    assert names_on(bus) == left
+
+
+def listening(bus, tells_words):
+    """What a Speaker's methods need to take messages."""
+    speaker = types.SimpleNamespace(spoken=Spoken(), tells_words=tells_words, on_change=unittest.mock.Mock(), _bus=bus,
+                                    _reports=Reports(bus), loaded=True)
+    for name in ("_take_messages", "_take_report", "_take_start"):
+        setattr(speaker, name, types.MethodType(getattr(Speaker, name), speaker))
+    return speaker
+
+
+def progress_report():
+    number = (GObject.TYPE_UINT64, 1)
+    return report("qtts-text-progress", offset_chars=number, length_chars=number, running_time=number, duration=number,
+                  estimated=(GObject.TYPE_BOOLEAN, False))
+
+
+@pytest.mark.parametrize("tells_words, left, words", [(False, ["qtts-text-progress"], 0), (True, [], 1)])
+def test_the_first_sound_waits_for_words_that_are_wanted_alone(tells_words, left, words):
+    bus = Gst.Bus.new()
+    speaker = listening(bus, tells_words)
+    bus.post(start_report(seed=5, running_time=1))
+    bus.post(progress_report())
+    Speaker._take_urgent(speaker)
+    assert speaker.spoken.started and speaker.spoken.seed == 5
+    speaker.on_change.assert_called_once_with()
+    assert names_on(bus) == left
+    assert len(speaker.spoken.words) == words
+
+
+def test_equal_settings_are_one_structure_with_the_types_of_the_element():
+    settings = {"seed": 1, "speaker": "clara", "real-time": False}
+    made = structure("params", settings)
+    assert structure("params", dict(settings)) is made
+    assert made.to_string() == "params, seed=(gint64)1, speaker=(string)clara, real-time=(boolean)false;"
+    assert structure("params", {**settings, "seed": 2}).get_value("seed") == 2
+
+
+# --- texts whose tokens need not be counted
+
+def test_tokens_of_a_byte():
+    """A token has a byte at least, after Unicode's normalization."""
+    characters = (chr(code) for code in range(sys.maxunicode + 1) if not 0xD800 <= code <= 0xDFFF)
+    assert max(len(unicodedata.normalize("NFC", character).encode()) / len(character.encode())
+               for character in characters) == TOKENS_OF_BYTE
+
+
+@pytest.mark.parametrize("most, counted", [(3 * 7, False), (3 * 7 - 1, True)])
+def test_tokens_of_short_texts_are_not_counted(most, counted):
+    counts = unittest.mock.Mock(return_value=0)
+    front = types.SimpleNamespace(settings=types.SimpleNamespace(max_tokens=most), tokens_at_once=counts,
+                                  pool=types.SimpleNamespace(count_tokens=counts))
+    front.has_few_tokens = types.MethodType(Front.has_few_tokens, front)
+    Front.check_tokens(front, {"input": "über", "instructions": "ab"})
+    assert counts.called is counted
