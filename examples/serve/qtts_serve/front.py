@@ -15,7 +15,7 @@ from . import encoders, limits
 from .admission import Slots
 from .catalogue import Catalogue
 from .errors import ApiError
-from .metrics import Metrics
+from .metrics import PROTOCOLS, Metrics
 from .pacing import Timer
 from .speaker import Gst, Pool, Speaker
 from .utterance import Utterance
@@ -53,6 +53,7 @@ class Front:
         self.slots = Slots(settings.slots, settings.max_wait)
         self.pool = Pool(lambda: Speaker(settings, self._lose))
         self.metrics = Metrics(self)
+        self._sessions_of = {protocol: self.metrics.sessions.labels(protocol) for protocol in PROTOCOLS}
         self.timer = Timer()
         self.device_lost = False
         self.draining = False
@@ -158,12 +159,12 @@ class Front:
         """A place among the sessions. ApiError where there is none."""
         self.admit()
         self._sessions += 1
-        self.metrics.sessions.labels(protocol).inc()
+        self._sessions_of[protocol].inc()
         try:
             yield
         finally:
             self._sessions -= 1
-            self.metrics.sessions.labels(protocol).dec()
+            self._sessions_of[protocol].dec()
             if self._sessions == 0 and time.monotonic() > self._collected + FULL_COLLECTION:
                 self._collected = time.monotonic()
                 asyncio.get_running_loop().call_soon(gc.collect)

@@ -5,6 +5,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 
 FIRST_SOUND = (.001, .002, .003, .005, .0075, .01, .015, .02, .03, .05, .075, .1, .2, .5, 1, 2)
 LOOP_DELAY = (.001, .002, .005, .01, .02, .05, .1, .2, .5, 1)
+PROTOCOLS = ("http", "websocket")
 WAIT = (.001, .01, .05, .1, .25, .5, 1, 2, 5, 10, 30)
 
 NANOSECOND = 1e-9
@@ -62,8 +63,6 @@ class Metrics:
         gauge("qtts_waiting_utterances", "Utterances that wait for a slot", lambda: front.slots.waiting)
         self.sessions = prometheus.Gauge("qtts_sessions", "Connections that speak or may speak", ["protocol"],
                                          registry=registry)
-        for protocol in ("http", "websocket"):
-            self.sessions.labels(protocol)
         gauge("qtts_sessions_limit", "The most there may be", lambda: front.settings.sessions)
         self.connections = prometheus.Gauge("qtts_connections", "Connections, also those that have not asked yet",
                                             registry=registry)

@@ -23,6 +23,7 @@ def _function(library, name, result, *arguments):
 
 
 _pull_sample = _function(ctypes.CDLL(_APP), "gst_app_sink_try_pull_sample", ctypes.c_void_p, ctypes.c_void_p, ctypes.c_uint64)
+_set_max_buffers = _function(ctypes.CDLL(_APP), "gst_app_sink_set_max_buffers", None, ctypes.c_void_p, ctypes.c_uint)
 _unref = _function(ctypes.CDLL(_CORE), "gst_mini_object_unref", None, ctypes.c_void_p)
 _buffer_of = _function(ctypes.PyDLL(_CORE), "gst_sample_get_buffer", ctypes.c_void_p, ctypes.c_void_p)
 _size_of = _function(ctypes.PyDLL(_CORE), "gst_buffer_get_size", ctypes.c_size_t, ctypes.c_void_p)
@@ -49,6 +50,9 @@ class Sink:
     def __init__(self, element):
         self._element = element  # keeps it alive
         self._address = _address_of(element)
+
+    def set_max_buffers(self, count):
+        _set_max_buffers(self._address, count)
 
     def pull(self, wait=0):
         """The next buffer's bytes; None if there is none within `wait` nanoseconds."""

@@ -123,9 +123,8 @@ class Speaker:
             f"max-text-length={2**32 - 1} max-queued-text={2**32 - 1} max-wait={Gst.SECOND} {voices} {settings.element} ! "
             f"appsink name=sound sync=false async=false caps=audio/x-raw,format=S16LE")
         self._speech = self._pipeline.get_by_name("speech")
-        self._appsink = self._pipeline.get_by_name("sound")
-        self._sound = Sink(self._appsink)
-        self._trims, self._max_buffers = None, None  # as they were set last: setting a property takes up to 0.1 ms
+        self._sound = Sink(self._pipeline.get_by_name("sound"))
+        self._trims = None  # as it was set last: setting a property takes up to 0.1 ms
         self._properties = [specification.name for specification in self._speech.list_properties()]
         if settings.model_path:
             self._speech.set_property("model-path", settings.model_path)
@@ -235,9 +234,7 @@ class Speaker:
             Gst.util_set_object_arg(self._speech, "trim-leading-silence", "true" if trims else "false")
             self._trims = trims
         self.most_ready = READY_FRAMES if settings.get("real-time", True) else READY_FRAMES_WHOLE
-        if self.most_ready != self._max_buffers:
-            self._appsink.set_property("max-buffers", self.most_ready)
-            self._max_buffers = self.most_ready
+        self._sound.set_max_buffers(self.most_ready)
         return settings
 
     def _refuse(self, otherwise):
