@@ -27,7 +27,7 @@ async def first_sound(server, model="", count=100, alone=True):
     for number in range(count + 3):
         one = {"in-process": await loop.run_in_executor(None, inside.first_sound, TEXT, "auto"),
                "HTTP": await _first_http(server, http)}
-        await _idle(server)  # what the request had begun would slow down the next
+        await _idle(server)  # the end of the request would slow down the next measurement
         if alone:
             before, engine = engine, (await server.gauges())[ENGINE]
             one["HTTP, engine"] = engine - before

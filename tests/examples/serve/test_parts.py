@@ -263,7 +263,7 @@ def test_progress_that_nobody_wants_is_dropped(drop, left):
 
 
 def listening(bus, tells_words):
-    """What a Speaker's methods need to take messages."""
+    """Stands for a Speaker, as far as its methods take messages."""
     speaker = types.SimpleNamespace(spoken=Spoken(), tells_words=tells_words, on_change=unittest.mock.Mock(), _bus=bus,
                                     _reports=Reports(bus), loaded=True)
     for name in ("_take_messages", "_take_report", "_take_start"):
