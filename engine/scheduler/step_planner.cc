@@ -11,10 +11,36 @@ bool StepPlanner::Choose(double prompts, const LookAhead* ahead) {
   gather_until_.reset();
   read_ahead_ = 0;
   std::erase_if(lists_->ready, [](const RunningPtr& running) { return running->removed; });
-  if (lists_->ready.empty() || !TakeFromReady()) return false;
+  if (lists_->ready.empty()) return false;
+  if (lists_->device.many) NoteLow();
+  if (!TakeFromReady()) return false;
   if (ahead != nullptr) LimitPartsAhead(*ahead, prompts);
   if (lists_->device.real_time > 0) YieldToRealTime(prompts);
   return true;
+}
+
+// Notes in the device's view whether others run low. All streams are looked at, so not for each of newcomers' steps.
+void StepPlanner::NoteLow() {
+  constexpr std::chrono::milliseconds kLookAgain{10};
+  DeviceView& device = lists_->device;
+  const StepPolicy& step = lists_->step;
+  if (!step.IsCrowded(device)) {
+    device.low = false;
+    low_until_ = StreamClock::time_point();
+    return;
+  }
+  const auto now = StreamClock::now();
+  if (now < low_until_) return;
+  low_until_ = now + kLookAgain;
+  size_t settled = 0, low = 0;
+  for (const RunningPtr& running : lists_->running) {
+    if (!running->open || running->is_ahead() || (device.real_time > 0 && !running->real_time())) continue;
+    const StreamView stream = running->View();
+    if (!step.IsSettled(stream)) continue;
+    ++settled;
+    if (step.RunsLow(device, stream, now)) ++low;
+  }
+  device.low = step.AreLow(low, settled);
 }
 
 // Returns false if they wait for others.

@@ -35,6 +35,7 @@ class StepPlanner {
   void NoteReadAhead(size_t rows);
 
  private:
+  void NoteLow();
   bool TakeFromReady();
   bool IsStepDue();
   std::vector<RunningPtr>::iterator FillStep(std::vector<RunningPtr>::iterator from);
@@ -48,6 +49,7 @@ class StepPlanner {
   std::optional<StreamClock::time_point> gather_until_;
   std::optional<StreamClock::time_point> gathering_since_;  // time at which the first stream was gathered
   StreamClock::time_point others_taken_;                    // time of the last step of streams that are not real-time
+  StreamClock::time_point low_until_;                       // DeviceView::low is not looked at again before
   bool step_of_all_ = true;                                 // the step is no newcomers' own
   size_t read_ahead_ = 0;                                   // streams of the step whose readers are fast
   std::vector<std::pair<StreamClock::time_point, RunningPtr>> by_need_;  // memory for FillStep()

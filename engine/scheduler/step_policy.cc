@@ -27,12 +27,28 @@ bool StepPolicy::CanGoOn(const DeviceView& device, const StreamView& stream) con
   return !awaited || (device.many && stream.submitted < newcomer_frames);
 }
 
+bool StepPolicy::IsCrowded(const DeviceView& device) const {
+  return device.many && device.cost.known && device.SecondsWithPrompts(device.in_time()) > join_seconds;
+}
+
+bool StepPolicy::IsSettled(const StreamView& stream) const {
+  return stream.plays && stream.has_text && !stream.at_limit && stream.submitted >= settled_frames;
+}
+
+bool StepPolicy::RunsLow(const DeviceView& device, const StreamView& stream, StreamClock::time_point now) const {
+  return stream.ahead() < Lead(device, stream.lead) && IsLow(stream, now);
+}
+
+bool StepPolicy::AreLow(size_t low, size_t settled) const {
+  return static_cast<double>(low) > low_share * static_cast<double>(settled);
+}
+
 int StepPolicy::FirstFramesTogether(const DeviceView& device) const {
   if (!device.many || !device.cost.known) return 1;
-  const double seconds = device.SecondsWithPrompts(device.in_time());
   // A newcomer that joins has its next frame a step of all later, and in such a step it may take longer than a frame is
   // played.
-  if (seconds > join_seconds) return 3;
+  if (device.low && IsCrowded(device)) return 3;
+  const double seconds = device.SecondsWithPrompts(device.in_time());
   return seconds > join_read_ahead_seconds && device.read_ahead ? 2 : 1;
 }
 
@@ -51,11 +67,11 @@ bool StepPolicy::ComesAlong(const DeviceView& device, const StreamView& stream, 
 
 bool StepPolicy::MakesWay(const DeviceView& device) const {
   return device.many && device.cost.known && device.real_time > 0 && device.real_time == device.speaking() &&
-         device.SecondsWithPrompts(device.in_time()) <= way_seconds;
+         !(device.low && IsCrowded(device));
 }
 
 bool StepPolicy::IsLow(const StreamView& stream, StreamClock::time_point now) const {
-  return !stream.plays || stream.NeedsFrame(now) < now + way_store;
+  return !stream.plays || stream.NeedsFrame(now) < now + low_store;
 }
 
 int StepPolicy::Groups(const DeviceView& device) const {

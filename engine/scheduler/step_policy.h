@@ -24,20 +24,22 @@ struct StepPolicy {
   int64_t busy_lead = 4;
   // Frames of an utterance that have steps of their own. The first one is often silent.
   int64_t newcomer_frames = 2;
-  // Time of a step of all, and of the prompts that come meanwhile, above which newcomers join it: their own steps would
-  // take the time that others need.
+  // Time of a step of all, and of the prompts that come meanwhile, above which newcomers join it once others run low:
+  // their own steps would take the time that others need.
   double join_seconds = 0.060;
-  // The same up to which others make way for newcomers: a step of others has `way_rows` rows at most, beside streams
-  // that can't wait, and is submitted `queue_reserve` before the device is done with what was submitted. A newcomer
-  // waits for all that was submitted before. GPUs have graphs for multiples of 128 rows; 256 take less time a row than
-  // 128.
-  double way_seconds = 0.055;
+  // Others run low once so many of the streams that play, of `settled_frames` frames or more, have sound in store for
+  // less than `low_store`. The time of a step of all is predicted from small steps where large ones are rare, and can
+  // be 40 % too long; what others have in store is a fact. Streams that have just begun have as little.
+  double low_share = 0.1;
+  int64_t settled_frames = 6;
+  std::chrono::milliseconds low_store{160};
+  // Where others make way for newcomers, a step of others has `way_rows` rows at most, beside streams that can't wait,
+  // and is submitted `queue_reserve` before the device is done with what was submitted. A newcomer waits for all that
+  // was submitted before. GPUs have graphs for multiples of 128 rows; 256 take less time a row than 128.
   size_t way_rows = 256;
   std::chrono::milliseconds queue_reserve{5};
-  // A whole step of others comes along with newcomers once `way_low` of them have sound in store for less than
-  // `way_store`. Small steps of newcomers would fill the device until the others had none. Streams that have just begun
-  // have as little.
-  std::chrono::milliseconds way_store{160};
+  // A whole step of others comes along with newcomers once so many of them have less than `low_store`. Small steps of
+  // newcomers would fill the device until the others had none.
   std::ptrdiff_t way_low = 16;
   // Time of a step of all above which newcomers join it where readers take all that the device makes: more than
   // `read_ahead_share` of the streams of a step are read by `read_ahead` faster than they are played. An application's
@@ -58,6 +60,15 @@ struct StepPolicy {
   // Returns true if the next frame of a stream with a complete prompt can be made, given room for it.
   bool CanGoOn(const DeviceView& device, const StreamView& stream) const;
 
+  // Returns true if newcomers join a step of all, as predicted, once others run low.
+  bool IsCrowded(const DeviceView& device) const;
+  // Returns true if the stream's store tells whether the device keeps up: one that has just begun has little in any
+  // case, one without text or at its end gets no further frame.
+  bool IsSettled(const StreamView& stream) const;
+  // Returns true if a settled stream runs low, although it may be further ahead.
+  bool RunsLow(const DeviceView& device, const StreamView& stream, StreamClock::time_point now) const;
+  // Returns true if `low` of `settled` streams are so many that others run low.
+  bool AreLow(size_t low, size_t settled) const;
   // Returns how many of an utterance's first frames its reader gets at once. One: they may be steps of newcomers alone.
   int FirstFramesTogether(const DeviceView& device) const;
   // Returns true if the stream's next frame has a step of its own with those of other newcomers.
@@ -65,11 +76,12 @@ struct StepPolicy {
   // Returns true if the stream must join a step of `rows` newcomers and others: it can't wait for the one after it.
   bool ComesAlong(const DeviceView& device, const StreamView& stream, size_t rows, StreamClock::time_point now) const;
 
-  // Returns true if others make way for newcomers. All have to be real-time: steps with others are long in any case.
+  // Returns true if others make way for newcomers: unless these join them for want of time. All have to be real-time:
+  // steps with others are long in any case.
   bool MakesWay(const DeviceView& device) const;
   // Returns the time from which a step of others that make way is submitted.
   StreamClock::time_point SubmitFrom(const DeviceView& device) const { return device.done_at - queue_reserve; }
-  // Returns true if the stream, which makes way, has little sound in store: see way_store.
+  // Returns true if the stream has little sound in store: less than low_store.
   bool IsLow(const StreamView& stream, StreamClock::time_point now) const;
 
   // Returns true if `ready` streams are enough for a step, or a step's time can't be predicted yet.

@@ -56,6 +56,7 @@ struct DeviceView {
   int ahead = 0;                // open slots of parts that are made ahead of their turn
   bool busy = false;            // StepPolicy::IsBusy()
   bool short_of_pages = false;  // a stream is parked, or ContextPages::IsShort()
+  bool low = false;             // StepPolicy::AreLow()
   bool read_ahead = false;      // many streams' readers take frames much faster than they are played
   StepCost cost;
   StreamClock::time_point done_at;  // predicted end of all submitted work

@@ -31,7 +31,7 @@ constexpr std::string_view kUsage =
     "  --seconds N       of each (default 20)\n"
     "  --frames A-B      of an utterance, at random (default 22-180)\n"
     "  --slots N         (default 1024)\n"
-    "  --model 0.6b|1.7b|1.7b-fast (default 0.6b) on an H100\n"
+    "  --model 0.6b|1.7b|1.7b-fast|1.7b-h200 (default 0.6b) on an H100, or an H200\n"
     "  --slower X        the device takes X times as long (default 1)\n"
     "  --hiccups N       of a thousand steps N take 20 ms longer (default 0)\n"
     "  --pages N         for contexts, of 128 positions (default 0: no limit). The texts are too short for their\n"
@@ -56,7 +56,7 @@ Options Parse(int argc, char** argv) {
       .Add("--seconds", &options.load.seconds)
       .AddRange("--frames", &options.load.least_frames, &options.load.most_frames, 2)
       .Add("--slots", &options.load.slots)
-      .Add("--model", &model, {"0.6b", "1.7b", "1.7b-fast"})
+      .Add("--model", &model, {"0.6b", "1.7b", "1.7b-fast", "1.7b-h200"})
       .Add("--slower", &options.load.slower)
       .Add("--hiccups", &options.load.hiccups)
       .Add("--pages", &options.load.pages)
@@ -66,6 +66,7 @@ Options Parse(int argc, char** argv) {
   if (options.load.streams == 0 && options.arrivals.empty()) options.arrivals = {1, 10, 20, 100};
   options.load.ramp = options.ramp >= 0 ? options.ramp : options.load.seconds / 4;
   if (model == "1.7b") options.load.times = DeviceTimes::Exact17B();
+  if (model == "1.7b-h200") options.load.times = DeviceTimes::H200Exact17B();
   if (model == "1.7b-fast") options.load.times = DeviceTimes::Fast17B();
   return options;
 }

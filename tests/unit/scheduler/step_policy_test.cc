@@ -98,16 +98,19 @@ TEST(StepPolicyTest, FirstFramesComeTogetherWhereTheNextOneTakesLong) {
   struct Row {
     const char* name;
     double all_ms;
-    bool read_ahead, many, known;
+    bool low, read_ahead, many, known;
     int frames;
   };
-  for (const Row& row : std::vector<Row>{{"short steps", 19, true, true, true, 1},
-                                         {"readers keep to the time", 59, false, true, true, 1},
-                                         {"readers take all", 21, true, true, true, 2},
-                                         {"long steps", 61, false, true, true, 3},
-                                         {"few slots", 61, true, false, true, 1},
-                                         {"no times yet", 61, true, true, false, 1}}) {
+  for (const Row& row : std::vector<Row>{{"short steps", 19, true, true, true, true, 1},
+                                         {"readers keep to the time", 59, true, false, true, true, 1},
+                                         {"readers take all", 21, false, true, true, true, 2},
+                                         {"long steps", 61, true, false, true, true, 3},
+                                         {"others have enough in store", 61, false, false, true, true, 1},
+                                         {"the same, and readers take all", 61, false, true, true, true, 2},
+                                         {"few slots", 61, true, true, false, true, 1},
+                                         {"no times yet", 61, true, true, true, false, 1}}) {
     DeviceView device = DeviceOf(row.all_ms);
+    device.low = row.low;
     device.read_ahead = row.read_ahead;
     device.many = row.many;
     device.cost.known = row.known;
@@ -115,6 +118,7 @@ TEST(StepPolicyTest, FirstFramesComeTogetherWhereTheNextOneTakesLong) {
   }
   // Prompts come before these steps: 25 a second of 1 ms each are 2 ms in a frame's time.
   DeviceView prompts = DeviceOf(59);
+  prompts.low = true;
   prompts.cost.prompt = 1e-3;
   prompts.prompts_a_second = 25;
   EXPECT_EQ(StepPolicy().FirstFramesTogether(prompts), 3);
@@ -137,6 +141,7 @@ TEST(StepPolicyTest, NewcomersHaveTwoStepsOfTheirOwn) {
                                          {"not real-time beside real-time", 30, 0, false, false, 100, false},
                                          {"not real-time, nor are others", 30, 0, false, false, 0, true}}) {
     DeviceView device = DeviceOf(row.all_ms);
+    device.low = true;
     device.real_time = row.others_in_time;
     const StreamView stream{.real_time = row.real_time, .plays = row.plays, .submitted = row.submitted};
     EXPECT_EQ(StepPolicy().HasOwnStep(device, stream), row.own) << row.name;
@@ -169,27 +174,50 @@ TEST(StepPolicyTest, OthersMakeWayWhileTheyLeaveTimeForNewcomersOwnSteps) {
     const char* name;
     double all_ms;
     int real_time, speaking;
-    bool many, known, makes_way;
+    bool low, many, known, makes_way;
   };
-  for (const Row& row : std::vector<Row>{{"short steps", 54, 400, 400, true, true, true},
-                                         {"long steps", 56, 400, 400, true, true, false},
-                                         {"beside speech for files", 54, 399, 400, true, true, false},
-                                         {"nobody speaks", 54, 0, 0, true, true, false},
-                                         {"few slots", 54, 400, 400, false, true, false},
-                                         {"no times yet", 54, 400, 400, true, false, false}}) {
+  for (const Row& row : std::vector<Row>{{"short steps", 59, 400, 400, true, true, true, true},
+                                         {"long steps", 61, 400, 400, true, true, true, false},
+                                         {"others have enough in store", 61, 400, 400, false, true, true, true},
+                                         {"beside speech for files", 59, 399, 400, false, true, true, false},
+                                         {"nobody speaks", 59, 0, 0, false, true, true, false},
+                                         {"few slots", 59, 400, 400, false, false, true, false},
+                                         {"no times yet", 59, 400, 400, false, true, false, false}}) {
     DeviceView device = DeviceOf(row.all_ms, row.speaking);
+    device.low = row.low;
     device.real_time = row.real_time;
     device.many = row.many;
     device.cost.known = row.known;
     EXPECT_EQ(StepPolicy().MakesWay(device), row.makes_way) << row.name;
   }
-  DeviceView device = DeviceOf(54);
+  DeviceView device = DeviceOf(59);
+  device.low = true;
   device.done_at = kStepNow + milliseconds(20);
   EXPECT_EQ(StepPolicy().SubmitFrom(device), kStepNow + milliseconds(15));
   // 25 prompts a second of 1 ms each are 2 ms in a frame's time.
   device.cost.prompt = 1e-3;
   device.prompts_a_second = 25;
   EXPECT_FALSE(StepPolicy().MakesWay(device));
+}
+
+TEST(StepPolicyTest, OthersRunLowOnceATenthOfThoseThatHaveSpokenForAWhileDo) {
+  const StepPolicy policy;
+  EXPECT_FALSE(policy.AreLow(0, 0));
+  EXPECT_FALSE(policy.AreLow(10, 100));
+  EXPECT_TRUE(policy.AreLow(11, 100));
+  EXPECT_FALSE(policy.IsSettled(Speaking(1, 5))) << "it has just begun";
+  EXPECT_TRUE(policy.IsSettled(Speaking(1, 6)));
+  StreamView stream = Speaking(1);
+  stream.has_text = false;
+  EXPECT_FALSE(policy.IsSettled(stream)) << "it waits for its text";
+  stream = Speaking(1);
+  stream.at_limit = true;
+  EXPECT_FALSE(policy.IsSettled(stream)) << "it has all its frames";
+  EXPECT_TRUE(policy.RunsLow(DeviceOf(61), Speaking(1), kStepNow));
+  EXPECT_FALSE(policy.RunsLow(DeviceOf(61), Speaking(2), kStepNow));
+  stream = Speaking(1);
+  stream.lead = 1;
+  EXPECT_FALSE(policy.RunsLow(DeviceOf(61), stream, kStepNow)) << "it has as much as it asked for";
 }
 
 TEST(StepPolicyTest, AStreamIsLowWithoutTwoFramesInStore) {
