@@ -18,6 +18,8 @@ export RAY_SERVE_HAPROXY_TIMEOUT_CONNECT_S=${RAY_SERVE_HAPROXY_TIMEOUT_CONNECT_S
 export RAY_SERVE_HAPROXY_HEALTH_CHECK_INTER=${RAY_SERVE_HAPROXY_HEALTH_CHECK_INTER:-2s}
 # A request goes to another replica, too, if its replica died before it answered: no sound of it has left.
 export RAY_SERVE_HAPROXY_RETRY_ON=${RAY_SERVE_HAPROXY_RETRY_ON:-conn-failure empty-response}
+# HAProxy would keep the first sound back until the second write, 0.1 to 0.2 s later.
+export RAY_SERVE_HAPROXY_TCP_NODELAY=${RAY_SERVE_HAPROXY_TCP_NODELAY:-1}
 # When replicas come or go HAProxy is replaced; the old one closes its sessions after this time.
 export RAY_SERVE_HAPROXY_HARD_STOP_AFTER_S=${RAY_SERVE_HAPROXY_HARD_STOP_AFTER_S:-3600}
 # Sessions at once through one HAProxy: two descriptors each, and 4,132 of its own. It does not start with fewer.

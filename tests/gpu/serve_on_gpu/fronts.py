@@ -106,6 +106,7 @@ defaults
   retry-on {RETRY_ON} 503
   option redispatch 1
   option abortonclose
+  option http-no-delay
 frontend all
   bind 127.0.0.1:{port} backlog 4096
   default_backend fronts
