@@ -456,8 +456,9 @@ TEST_P(LibraryTest, IsCloseToTheOwnProducts) {
       error += std::pow(all[i] - own[i], 2);
       size += std::pow(own[i], 2);
     }
-    // Rows are rounded to BF16 with the factor of the norm here, before it there.
-    EXPECT_LT(std::sqrt(error / size), 6e-3) << outputs << " x " << columns;
+    // Rows are rounded to BF16 with the factor of the norm here, before it there, and gates multiply the difference.
+    const double most = GetParam() == GemmKind::kNormGated ? 6e-3 : 4e-3;
+    EXPECT_LT(std::sqrt(error / size), most) << outputs << " x " << columns;
     for (const int rows : {1, 7, 64, 257}) {
       const int first = ManyRows::kMost - rows;
       const std::vector<float> some = product.Run(cuda::GemmShape::kBest, first, rows, 3, sums->as<float>());
