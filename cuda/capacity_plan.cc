@@ -44,8 +44,8 @@ CapacityPlan Plan(int voices, const ModelConfig& model, const DeviceNumbers& car
       std::max({kRowSplits, many_split ? rows * kSplitsOfManyRows : 0, kMinRows * splits_of_longest});
 
   plan.weights.swizzled = by_warpgroups;
-  // The predictor's first pass has two rows a stream.
   if (by_library) {
+    // The predictor's first pass has two rows a stream.
     plan.weights.library_rows = std::max<int64_t>(int64_t{2} * rows, plan.frame.prompt_rows);
     // Algorithms that cuBLASLt recommends for 64 and 128 rows took twice the time, with those rows, too.
     constexpr int kFewestLikelyRows = 256;
