@@ -49,7 +49,10 @@ def parse():
     parser.add_argument("--parts", default=" ".join(PARTS), help=argparse.SUPPRESS)
     parser.add_argument("--sizes", default="0.6b 1.7b", help=argparse.SUPPRESS)
     parser.add_argument("--cards", type=int, default=0,
-                        help="cards; without a GPU, fronts that stand for cards (default: those there are)")
+                        help="cards; without a GPU, fronts that stand for cards (default: those there are, or of "
+                             "CUDA_VISIBLE_DEVICES)")
+    parser.add_argument("--codec-precision", choices=("exact", "fast"), default="exact",
+                        help="of every engine and server")
     parser.add_argument("--slots", type=int, default=0, help="of a front (default: 1024; on the CPU 16)")
     parser.add_argument("--count", type=int, default=60, help="utterances of `first`")
     parser.add_argument("--listeners", type=numbers(int), default=[64, 500])
@@ -64,9 +67,12 @@ def parse():
                         help="seconds in which listeners have to see that their front was killed")
     parser.add_argument("--update-rate", type=float, default=4, help="requests a second during the rolling update")
     parser.add_argument("--seconds", type=int, default=12, help="of each measurement of load")
+    parser.add_argument("--engine-seconds", type=int, default=0,
+                        help="of the engine's own measurement of the same load (default: those of --seconds)")
     parser.add_argument("--limit", type=float, default=120, help="seconds after which a program is ended")
     options = parser.parse_args()
     options.parts = options.parts.split()
+    options.engine_seconds = options.engine_seconds or options.seconds
     for part in options.parts:
         if part not in PARTS:
             parser.error(f"PARTS: {part!r} is none of {', '.join(PARTS)}")

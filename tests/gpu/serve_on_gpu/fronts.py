@@ -25,7 +25,8 @@ class Front:
         self.log = run.out / f"{name}.log"
         self._file = open(self.log, "ab")
         self._began = time.perf_counter()
-        options = ["--port", str(port), "--element", f"device={run.device} {element}", "--slots", str(slots),
+        element = f"device={run.device} codec-precision={run.options.codec_precision} {element}"
+        options = ["--port", str(port), "--element", element, "--slots", str(slots),
                    "--sessions", str(2 * slots + 64), "--replica", name, "--model-path", run.model]
         if not run.gpu:
             options += ["--max-wait", "60"]  # a busy processor is late, and does not refuse

@@ -8,8 +8,9 @@ from .fronts import fronts
 
 async def first(run):
     print("-- first: one listener", flush=True)
+    element = f"device={run.device} codec-precision={run.options.codec_precision}"
     run.measure("first", "first", "--count", run.options.count, "--model", run.model,
-                environment={"QTTS_SERVE_ELEMENT": f"device={run.device}"})
+                environment={"QTTS_SERVE_ELEMENT": element})
 
 
 @dataclasses.dataclass
@@ -23,7 +24,7 @@ class Load:
 
 def streams(run, count):
     """Returns the options of bench-load for so many streams at any time."""
-    return ("--streams", count, "--ramp", 4, "--seconds", run.options.seconds + 4, *stream_frames(run))
+    return ("--streams", count, "--ramp", 4, "--seconds", run.options.engine_seconds + 4, *stream_frames(run))
 
 
 def listeners(run, count):
@@ -46,15 +47,17 @@ def opus(run, count):
 
 
 def poisson(run, rate):
-    common = ("--seconds", run.options.seconds, *run.frames("30-95", "10-30"))
-    return Load(f"poisson-{rate:g}", f"{rate:g} requests a second at random", ("--poisson", rate, *common),
-                ("--rates", rate, *common))
+    frames = run.frames("30-95", "10-30")
+    return Load(f"poisson-{rate:g}", f"{rate:g} requests a second at random",
+                ("--poisson", rate, "--seconds", run.options.engine_seconds, *frames),
+                ("--rates", rate, "--seconds", run.options.seconds, *frames))
 
 
 def whole(run, count):
-    common = ("--seconds", run.options.seconds, *run.frames("60-250", "10-40"))
-    return Load("whole", f"{count} requests at any time without a clock", ("--books", count, *common),
-                ("--whole", count, *common))
+    frames = run.frames("60-250", "10-40")
+    return Load("whole", f"{count} requests at any time without a clock",
+                ("--books", count, "--seconds", run.options.engine_seconds, *frames),
+                ("--whole", count, "--seconds", run.options.seconds, *frames))
 
 
 def chosen(run, wanted):

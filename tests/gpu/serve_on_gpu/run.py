@@ -18,6 +18,12 @@ SENTENCES = SOURCE / "data/recipe/test_sentences.txt"
 ENGINE_LINES = ("requests", "first sound", "cards", "underruns", "throughput")  # of bench-load, that are shown
 
 
+def visible_cards():
+    """Returns the names that CUDA_VISIBLE_DEVICES has for the cards that may be used."""
+    names = os.environ.get("CUDA_VISIBLE_DEVICES")
+    return names.split(",") if names else [str(card) for card in range(len(glob.glob("/dev/nvidia[0-9]*")))]
+
+
 class Run:
     """One call of serve-on-gpu. Its model changes with the size that is measured."""
 
@@ -25,7 +31,8 @@ class Run:
         self.options, self.out = options, out
         self.gpu = (BUILD / "cuda/libqtts-cuda.so").exists()
         self.device = "cuda" if self.gpu else "cpu"
-        self.cards = options.cards or (len(glob.glob("/dev/nvidia[0-9]*")) if self.gpu else 1)
+        self._cards = visible_cards() if self.gpu else ["0"]
+        self.cards = options.cards or len(self._cards)
         self.model = str(SOURCE / "data/voice")
         self.size = "bundled"
         self.results = {}
@@ -43,7 +50,9 @@ class Run:
 
     def visible(self, cards):
         """Returns the environment of a program that uses these cards; None: all."""
-        return {"CUDA_VISIBLE_DEVICES": ",".join(map(str, cards))} if cards is not None and self.gpu else {}
+        if cards is None or not self.gpu:
+            return {}
+        return {"CUDA_VISIBLE_DEVICES": ",".join(self._cards[card] for card in cards)}
 
     def frames(self, of_gpu, of_cpu):
         """Returns the option for the lengths of utterances: a processor is slower, and the bundled voice ends."""
@@ -76,7 +85,8 @@ class Run:
 
     def engine(self, part, *options, cards=None):
         """Prints bench-load's figures of the same load, without a server; measured once for the same load."""
-        arguments = ("--device", self.device, "--sentences", SENTENCES, "--voices", self.options.slots, *options)
+        arguments = ("--device", self.device, "--codec-precision", self.options.codec_precision,
+                     "--sentences", SENTENCES, "--voices", self.options.slots, *options)
         key = (self.size, str(cards), *map(str, arguments))
         if key not in self._engine:
             text = self.command(f"{part}.engine", [BUILD / "tests/bench/bench-load", self.model, *arguments],
