@@ -160,6 +160,7 @@ void CudaBackend::Impl::RunPieces(std::span<Piece> pieces) {
 CudaBackend::CudaBackend(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 CudaBackend::~CudaBackend() = default;
 const std::string& CudaBackend::name() const { return impl_->name; }
+int CudaBackend::gpu() const { return impl_->options.device; }
 int CudaBackend::max_outstanding() const { return kOutstanding; }
 
 Result<std::unique_ptr<CudaBackend>> CudaBackend::Create(std::shared_ptr<const Checkpoint> checkpoint,

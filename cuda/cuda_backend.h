@@ -46,6 +46,7 @@ class CudaBackend : public Backend, public PagedContexts, public SharedPrompts {
 
   const std::string& name() const override;
   bool beside_host() const override { return true; }
+  int gpu() const override;
   int max_outstanding() const override;
   int max_slots() const override;
   PagedContexts* paged() override { return this; }

@@ -29,6 +29,11 @@ bool ElementModel::on_cpu() const {
   return on_cpu_;
 }
 
+int ElementModel::gpu() const {
+  const qtts::MutexLock lock(mutex_);
+  return gpu_;
+}
+
 qtts::EngineOptions ElementModel::inspected() const {
   const qtts::MutexLock lock(mutex_);
   return inspected_.value_or(qtts::EngineOptions());
@@ -90,6 +95,7 @@ void ElementModel::LoadEnded(EngineLoader::Outcome outcome) {
       const qtts::MutexLock lock(mutex_);
       device_name_ = device_name;
       on_cpu_ = !(*outcome)->beside_host();
+      gpu_ = (*outcome)->gpu();
     }
     WarnIfGpuIsUnused((*outcome)->passed_over());
     PostProgress(GST_PROGRESS_TYPE_COMPLETE, "The model is loaded");

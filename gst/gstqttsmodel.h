@@ -43,6 +43,8 @@ class ElementModel {
   // Returns the device name of the loaded engine; empty before.
   std::string device_name() const;
   bool on_cpu() const;
+  // Returns the number of the GPU of the loaded engine; -1: the CPU, or nothing is loaded.
+  int gpu() const;
 
  private:
   void Set(const std::optional<qtts::EngineOptions>& options, const std::optional<qtts::ModelInfo>& model);
@@ -60,6 +62,7 @@ class ElementModel {
   std::optional<qtts::ModelInfo> model_ QTTS_GUARDED_BY(mutex_);
   std::string device_name_ QTTS_GUARDED_BY(mutex_);
   bool on_cpu_ QTTS_GUARDED_BY(mutex_) = false;
+  int gpu_ QTTS_GUARDED_BY(mutex_) = -1;
 };
 
 }  // namespace gstqtts

@@ -507,7 +507,8 @@ std::vector<Property> ReadOnlyProperties() {
           [](GParamFlags flags) {
             return g_param_spec_boxed(
                 "stats", "Statistics",
-                "Of the current run: \"model\" and \"device\"; counts of \"utterances\" that came to "
+                "Of the current run: \"model\", \"device\" and its \"cuda-device-id\" (-1: the CPU); counts of "
+                "\"utterances\" that came to "
                 "their end, of those \"interrupted\" and \"dropped\" before they began, of \"frames\" given out, "
                 "which are pieces of speech of up to 80 ms, and of \"underruns\", of \"runaways\" and \"retries\"; of "
                 "utterances whose words were "

@@ -127,6 +127,7 @@ struct Engine::Impl {
   std::string device_name;
   std::string passed_over;
   bool beside_host = false;
+  int gpu = -1;
   int threads = 0;
   size_t lead_frames = 0;
   TextParts text;
@@ -187,6 +188,7 @@ Result<std::shared_ptr<Engine>> Engine::DoLoad(const EngineOptions& options, con
   QTTS_RETURN_IF_ERROR(CheckCancelled(cancelled));
   impl->device_name = backend->name();
   impl->beside_host = backend->beside_host();
+  impl->gpu = backend->gpu();
   impl->voice_encoder = backend->CreateVoiceEncoder();
   QTTS_ASSIGN_OR_RETURN(impl->scheduler, Scheduler::Create(std::move(backend)));
   // The first text that is prepared would wait for these tables.
@@ -216,6 +218,7 @@ const ModelInfo& Engine::info() const { return impl_->info; }
 const std::string& Engine::device_name() const { return impl_->device_name; }
 const std::string& Engine::passed_over() const { return impl_->passed_over; }
 bool Engine::beside_host() const { return impl_->beside_host; }
+int Engine::gpu() const { return impl_->gpu; }
 bool Engine::device_lost() const { return impl_->scheduler->device_lost(); }
 Occupancy Engine::occupancy() const { return impl_->scheduler->occupancy(); }
 

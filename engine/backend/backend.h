@@ -116,6 +116,9 @@ class Backend {
   // Returns true if a separate device computes, so that a polling host thread takes no computing power from it.
   virtual bool beside_host() const = 0;
 
+  // Returns the number of the GPU that computes, in its driver's order; -1: none does.
+  virtual int gpu() const { return -1; }
+
   // Returns the number of outstanding submissions that keeps the device busy; at least 1.
   virtual int max_outstanding() const = 0;
 

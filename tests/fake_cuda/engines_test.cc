@@ -75,6 +75,8 @@ TEST_F(EnginesTest, ALostCardEndsItsOwnStreamsOnly) {
   ASSERT_TRUE(lost != nullptr && other != nullptr);
   EXPECT_THAT(lost->device_name(), HasSubstr("First GPU"));
   EXPECT_THAT(other->device_name(), HasSubstr("Second GPU"));
+  EXPECT_EQ(lost->gpu(), 0);
+  EXPECT_EQ(other->gpu(), 1);
   constexpr int kStreams = 3;
   std::vector<std::unique_ptr<Stream>> ending;
   std::vector<std::unique_ptr<Stream>> going_on;

@@ -117,7 +117,8 @@ TEST_F(ElementTest, StatisticsTellPagesStepsAndPartsAheadOfTheEngine) {
                                  .step_nanoseconds = 5000,
                                  .ahead_slots = 3,
                                  .ahead_parts = 11,
-                                 .preempted_parts = 2}});
+                                 .preempted_parts = 2},
+                   .gpu = 3});
   Speak speak("text=ab");
   EXPECT_EQ(GetStat(speak.src(), "pages"), 0U);
   EXPECT_EQ(GetStat(speak.src(), "steps"), 0U);
@@ -130,6 +131,12 @@ TEST_F(ElementTest, StatisticsTellPagesStepsAndPartsAheadOfTheEngine) {
   EXPECT_EQ(GetStat(speak.src(), "ahead-slots"), 3U);
   EXPECT_EQ(GetStat(speak.src(), "ahead-parts"), 11U);
   EXPECT_EQ(GetStat(speak.src(), "preempted-parts"), 2U);
+  GstStructure* stats = nullptr;
+  g_object_get(speak.src(), "stats", &stats, nullptr);
+  gint gpu = 0;
+  EXPECT_TRUE(gst_structure_get_int(stats, "cuda-device-id", &gpu));
+  EXPECT_EQ(gpu, 3);
+  gst_structure_free(stats);
 }
 
 TEST_F(ElementTest, C3PropertiesBeginWithTheirDefaults) {

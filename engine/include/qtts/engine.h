@@ -119,6 +119,8 @@ class Engine : public std::enable_shared_from_this<Engine> {
   const std::string& passed_over() const;
   // Returns true if a separate device computes, so that a polling host thread takes no computing power from it.
   bool beside_host() const;
+  // Returns the number of the GPU that computes, in its driver's order, as EngineOptions::gpu; -1: the CPU does.
+  int gpu() const;
   // Returns true if the device failed as a whole. All its streams end with that error, now and later, and Acquire()
   // does not return this engine any more.
   bool device_lost() const;

@@ -17,7 +17,8 @@ from .catalogue import Catalogue
 from .errors import ApiError
 from .metrics import PROTOCOLS, Metrics
 from .pacing import Timer
-from .speaker import Gst, Pool, Speaker
+from .pool import Pool
+from .speaker import Gst, Speaker
 from .utterance import Utterance
 
 log = logging.getLogger("qtts_serve")
@@ -51,10 +52,11 @@ class Front:
         self._asked = -math.inf  # when a balancer asked last
         self.on_fatal = on_fatal
         self.slots = Slots(settings.slots, settings.max_wait)
-        self.pool = Pool(lambda: Speaker(settings, self._lose))
+        self.pool = Pool(lambda card: Speaker(settings, self._lose, card))
         self.metrics = Metrics(self)
         self._sessions_of = {protocol: self.metrics.sessions.labels(protocol) for protocol in PROTOCOLS}
         self.timer = Timer()
+        self.cards = 0  # on which the model is loaded; a processor counts as one
         self.device_lost = False
         self.draining = False
         self.refusing = asyncio.Event()  # no new utterances
@@ -109,8 +111,8 @@ class Front:
         try:
             await self._load()
             self.metrics.load.set(time.monotonic() - begin)
-            log.info("ready after %.2f s: %s on %s, %d slots", time.monotonic() - begin, self.settings.names[0],
-                     self.model["device"], self.slots.total)
+            log.info("ready after %.2f s: %s on %s, %d slots%s", time.monotonic() - begin, self.settings.names[0],
+                     self.model["device"], self.slots.total, f" of {self.cards} cards" if self.cards > 1 else "")
         except (RuntimeError, ApiError) as error:
             self._fail(str(error))
         except Exception:
@@ -239,20 +241,8 @@ class Front:
     # --- loading
 
     async def _load(self):
-        try:
-            speaker = self.pool.take()
-        except Exception as error:  # GLib.Error of the pipeline's description, or no element qttssrc
-            raise RuntimeError(str(error)) from None
-        try:
-            # The message that the model is loaded comes a moment before the element uses it.
-            while not speaker.loaded or speaker.stats().get_value("slots") == 0:
-                if speaker.broken:
-                    raise RuntimeError(speaker.broken)
-                await asyncio.sleep(0.005)
-        finally:
-            self.pool.give_back(speaker)
+        speaker = await self._load_cards()
         stats = speaker.stats()
-        self.slots.total = stats.get_value("slots")
         limits.check(self.settings.sessions, self.slots.total, self.settings.most_connections)
         self.catalogue = Catalogue(self.settings, speaker.listed("speakers"))
         self.catalogue.check()
@@ -264,6 +254,56 @@ class Front:
                       "fingerprint": fingerprint(stats.get_value("model"), stats.get_value("device"))}
         self.metrics.build.info({"version": Gst.ElementFactory.find("qttssrc").get_plugin().get_version(),
                                  "model": self.settings.names[0], "device": self.model["device"]})
+        await asyncio.gather(*(self._warm_up() for _ in range(self.cards)))  # each takes a slot of another card
+        self.pool.fill(FIRST_PIPELINES, min(self.slots.total, self.settings.sessions))
+        gc.collect()
+        gc.freeze()  # no collection looks at the objects of the start again
+        gc.set_threshold(*COLLECT)
+
+    async def _load_cards(self):
+        """Loads the model on each card that the element may use: a new pipeline takes one without an engine first. Returns a
+        pipeline."""
+        loaded = {}  # slots of each card
+        speakers = []
+        try:
+            while True:
+                speakers.append(speaker := await self._load_speaker())
+                stats = speaker.stats()
+                if (card := stats.get_value("cuda-device-id")) in loaded:
+                    break
+                loaded[card] = stats.get_value("slots")
+                if card < 0:
+                    break  # the CPU
+                speaker.card = card
+            self.cards = len(loaded)
+            self.slots.total = sum(loaded.values())
+            if self.cards > 1:
+                speaker.card = card
+                self.pool.spread(loaded)
+            else:
+                speakers[0].card = None  # the engine chooses, as it did
+        finally:
+            for speaker in speakers:
+                self.pool.give_back(speaker)
+        return speakers[0]
+
+    async def _load_speaker(self):
+        try:
+            speaker = self.pool.take()
+        except Exception as error:  # GLib.Error of the pipeline's description, or no element qttssrc
+            raise RuntimeError(str(error)) from None
+        try:
+            # The message that the model is loaded comes a moment before the element uses it.
+            while not speaker.loaded or speaker.stats().get_value("slots") == 0:
+                if speaker.broken:
+                    raise RuntimeError(speaker.broken)
+                await asyncio.sleep(0.005)
+        except BaseException:
+            self.pool.give_back(speaker)
+            raise
+        return speaker
+
+    async def _warm_up(self):
         try:
             async with Utterance(self, "http", "warm-up") as utterance:
                 utterance.say(WARM_UP, {})
@@ -273,12 +313,13 @@ class Front:
             if error.status != 400:
                 raise
             log.info("not warmed up: %s", error.message)  # a model that needs a recording
-        self.pool.fill(FIRST_PIPELINES, min(self.slots.total, self.settings.sessions))
-        gc.collect()
-        gc.freeze()  # no collection looks at the objects of the start again
-        gc.set_threshold(*COLLECT)
 
-    def _lose(self, message):
+    def _lose(self, message, card=None):
+        if self.pool.lose(card):
+            if self.slots.total != self.pool.slots:
+                self.slots.total = self.pool.slots
+                log.error("GPU %d is lost, %d slots are left: %s", card, self.slots.total, message)
+            return
         self.device_lost = True
         self._fail(message)
 

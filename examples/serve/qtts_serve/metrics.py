@@ -12,7 +12,7 @@ NANOSECOND = 1e-9
 
 
 class Engine:
-    """Figures of the engine as the element reports them, over all its users in this process."""
+    """Figures of the engines of all cards, as elements report them, over all their users in this process."""
 
     PARTS = (
         (GaugeMetricFamily, "qtts_pages", "Pages of the GPU's memory for contexts; 0 without a GPU", "pages", 1),
@@ -36,9 +36,9 @@ class Engine:
 
     def collect(self):
         stats = self._pool.stats()
-        if stats is not None:
+        if stats:
             for family, name, text, field, unit in self.PARTS:
-                yield family(name, text, value=stats.get_value(field) * unit)
+                yield family(name, text, value=sum(of_card.get_value(field) for of_card in stats) * unit)
 
 
 class Metrics:

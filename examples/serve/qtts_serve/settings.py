@@ -48,7 +48,8 @@ class Settings:
     trim_leading_silence: bool = option(True, "yes or no: whether the silence at the beginning of an utterance is cut when a "
                                               "request does not say")
     # Limits.
-    slots: int = option(0, "utterances spoken at once; sizes the memory on a GPU (0 = the element's default)")
+    slots: int = option(0, "utterances spoken at once; sizes the memory on a GPU; of several GPUs each has as many (0 = the "
+                           "element's default)")
     sessions: int = option(256, "connections that speak or may speak: WebSockets, and requests being answered")
     max_wait: float = option(2.0, "seconds that an utterance waits for a slot before it is refused")
     max_characters: int = option(100_000, "characters of an utterance; the model speaks a long one part by part")

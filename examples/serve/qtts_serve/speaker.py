@@ -26,9 +26,6 @@ FRAME_BYTES = 2 * FRAME_SAMPLES
 # Sound that is kept ready beyond what the engine itself makes ahead: for a listener, and for who takes all that is made,
 # at each tick of the timer.
 READY_FRAMES, READY_FRAMES_WHOLE = 8, 32
-# Idle pipelines that are kept ahead of requests, and seconds after a request in which the next is made: not in the turn of
-# the event loop in which it is given to the engine.
-AHEAD, REFILL_DELAY = 16, 0.001
 # Settings that are kept as the element takes them: most requests have those of one before, and they are made in 0.1 ms.
 STRUCTURES = 64
 
@@ -106,7 +103,8 @@ class Spoken:
 class Speaker:
     """A pipeline in PLAYING, which waits for text. `on_change` is called when a message has changed `spoken`."""
 
-    def __init__(self, settings, on_lost):
+    def __init__(self, settings, on_lost, card=None):
+        self.card = card
         self.on_change = None
         self.spoken = None
         self.broken = ""  # the error after which this pipeline is of no use
@@ -128,6 +126,9 @@ class Speaker:
         self._properties = [specification.name for specification in self._speech.list_properties()]
         if settings.model_path:
             self._speech.set_property("model-path", settings.model_path)
+        if card is not None:
+            self._speech.set_property("device", "cuda")
+            self._speech.set_property("cuda-device-id", card)
         self._bus = self._pipeline.get_bus()
         self._reports = Reports(self._bus)
         self._descriptor = self._bus.get_pollfd().fd
@@ -322,73 +323,4 @@ class Speaker:
             self.spoken.finished = "error"
             self.spoken.samples = self.spoken.pulled
         if self.loaded and error.matches(Gst.LibraryError.quark(), Gst.LibraryError.INIT):
-            self._on_lost(error.message)
-
-
-class Pool:
-    """Speakers that wait for text, for reuse. Once it was filled, some are made ahead: while the last request waits for its
-    first frame, not while the next one waits for a pipeline."""
-
-    def __init__(self, make):
-        self._make = make
-        self._most = 0  # pipelines in all, up to which some are made ahead
-        self._refills = False  # _refill() will be called
-        self._idle = []
-        self._open = set()  # all, also those that speak
-
-    @property
-    def idle(self):
-        return len(self._idle)
-
-    def fill(self, count, most):
-        """Makes `count`, and later up to `most` with those that speak."""
-        self._most = most
-        while len(self._idle) < min(count, most):
-            self._idle.append(self._new())
-
-    def _refill(self):
-        self._refills = False
-        if len(self._idle) < AHEAD and len(self._open) < self._most:
-            self._idle.append(self._new())
-
-    def take(self):
-        if len(self._idle) <= AHEAD and not self._refills and len(self._open) < self._most:
-            self._refills = True
-            asyncio.get_running_loop().call_later(REFILL_DELAY, self._refill)
-        while self._idle:
-            speaker = self._idle.pop()
-            if not speaker.broken:
-                return speaker
-            self._close(speaker)
-        return self._new()
-
-    def give_back(self, speaker):
-        """`speaker` has come to the end of its utterance and its sound was pulled, or has not spoken; or it is broken."""
-        speaker.on_change = speaker.spoken = None
-        speaker.tells_words = False
-        if speaker.broken:
-            self._close(speaker)
-        else:
-            self._idle.append(speaker)
-
-    def close(self):
-        self._most = 0
-        while self._idle:
-            self._close(self._idle.pop())
-
-    def stats(self):
-        """The element's `stats`; all pipelines share one engine. None without a pipeline."""
-        return next((speaker.stats() for speaker in self._open if not speaker.broken), None)
-
-    def count_tokens(self, text):
-        """The number of the model's tokens for a text. 0 without a pipeline."""
-        return next((speaker.count_tokens(text) for speaker in self._open if not speaker.broken), 0)
-
-    def _new(self):
-        speaker = self._make()
-        self._open.add(speaker)
-        return speaker
-
-    def _close(self, speaker):
-        self._open.discard(speaker)
-        speaker.close()
+            self._on_lost(error.message, self.card)

@@ -18,16 +18,16 @@ from .run import HAPROXY
 class Front:
     """A server process on a port of its own, for some of the cards."""
 
-    def __init__(self, run, cards=None, port=0, element="", slots=None, name="front"):
+    def __init__(self, run, cards=None, port=0, element="", sessions=None, name="front"):
         self.port = port
         environment = {**os.environ, **run.visible(cards)}
-        slots = slots or run.options.slots
+        slots = run.options.slots
         self.log = run.out / f"{name}.log"
         self._file = open(self.log, "ab")
         self._began = time.perf_counter()
         element = f"device={run.device} codec-precision={run.options.codec_precision} {element}"
         options = ["--port", str(port), "--element", element, "--slots", str(slots),
-                   "--sessions", str(2 * slots + 64), "--replica", name, "--model-path", run.model]
+                   "--sessions", str(sessions or 2 * slots + 64), "--replica", name, "--model-path", run.model]
         if not run.gpu:
             options += ["--max-wait", "60"]  # a busy processor is late, and does not refuse
         self.process = subprocess.Popen([sys.executable, "-m", "qtts_serve", *options], env=environment,

@@ -39,8 +39,7 @@ def one_each(run, count, name):
 
 def of_all(run, count):
     """Returns those of one front for all cards, each of which has the slots of a front."""
-    slots = run.options.slots
-    return {"cards": range(count), "element": f"cuda-device-id=-1 voices={slots}", "slots": count * slots,
+    return {"cards": range(count), "element": "cuda-device-id=-1", "sessions": count * run.options.slots + 64,
             "name": f"{run.size}.all"}
 
 

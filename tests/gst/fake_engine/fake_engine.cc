@@ -350,6 +350,7 @@ const ModelInfo& Engine::info() const { return impl_->info; }
 const std::string& Engine::device_name() const { return impl_->device_name; }
 const std::string& Engine::passed_over() const { return impl_->passed_over; }
 bool Engine::beside_host() const { return GetScript().beside_host; }
+int Engine::gpu() const { return GetScript().gpu; }
 bool Engine::device_lost() const { return *impl_->device_lost; }
 Occupancy Engine::occupancy() const {
   const fake::Script script = GetScript();

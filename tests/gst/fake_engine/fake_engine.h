@@ -64,6 +64,7 @@ struct Script {
 
   std::chrono::milliseconds frame_time{0};
   bool beside_host = false;      // answer of Engine::beside_host()
+  int gpu = -1;                  // answer of Engine::gpu()
   std::string passed_over = {};  // answer of Engine::passed_over(), when the engine is loaded
 };
 
