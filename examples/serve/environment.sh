@@ -5,11 +5,14 @@
 # Debian's packages: GStreamer for Python, and the encoders of all formats.
 # shellcheck disable=SC2034
 serve_packages=(python3 python3-venv python3-gi gir1.2-gstreamer-1.0 gir1.2-gst-plugins-base-1.0 gstreamer1.0-libav
-  gstreamer1.0-plugins-bad)
+  gstreamer1.0-plugins-bad libopus0)
 # GStreamer's plugins that the server uses: around the element, and of the formats in encoders.py. The image of
 # deploy/Containerfile is not made without one of them; tests/gpu/serve-on-gpu packs them.
 # shellcheck disable=SC2034
-serve_plugins=(coreelements app audioconvert audioresample opus ogg flac lame libav audioparsers mulaw alaw)
+serve_plugins=(coreelements app audioconvert audioresample flac lame libav audioparsers mulaw alaw)
+# Libraries that the server and the clients of measure/ load by name.
+# shellcheck disable=SC2034
+serve_libraries=(libopus.so.0)
 
 # set_up_python [REQUIREMENTS]: makes the virtual environment QTTS_SERVE_VENV, serve-venv in the build folder unless
 # set, with the packages of a requirements file, requirements.txt unless given, where they are not in it yet. Sets

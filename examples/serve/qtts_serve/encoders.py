@@ -1,13 +1,14 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later
 """Formats and rates of the sound: what they do to samples (S16LE, 24 kHz, mono), piece by piece.
 
-A compressed format, and any sound at another rate, is a pipeline of its own for each utterance: muxers want an end of the
-stream, and a resampler has a state.
+A compressed format, and any sound at another rate, has a pipeline or an encoder of its own for each utterance: both have a
+state, and an end.
 """
 import dataclasses
 import struct
 import threading
 
+from . import opus
 from .samples import Sink
 from .speaker import RATE, Gst
 from .workers import Workers
@@ -20,7 +21,9 @@ TELEPHONE = (8000,)
 @dataclasses.dataclass(frozen=True)
 class Format:
     media: str  # media type
-    elements: str = ""  # the encoder; none for samples as they are
+    elements: str = ""  # the encoder; none for samples as they are, or with `stream`
+    stream: type | None = None  # the encoder, where it is none of GStreamer's
+    held: float = 0.0  # seconds of sound that the encoder keeps back at most
     rates: tuple = RATES  # the first is the default, unless the model's own is among them
     names_rate: bool = False  # the media type has a rate: the bytes do not tell it
 
@@ -34,21 +37,20 @@ FORMATS = {
     "pcm": Format("audio/pcm", names_rate=True),
     "wav": Format("audio/wav"),
     # The rates are those that Opus has an encoder for.
-    # At 64 kbit/s, complexity 5 sounds as complexity 10 at 32 kbit/s (PESQ 4.38 and 4.36, bundled voice), and takes a
-    # third of the processor time.
-    "opus": Format("audio/ogg", "opusenc audio-type=generic complexity=5 bitrate=64000 ! oggmux name=pages max-delay=0",
-                   (8000, 16000, 24000, 48000)),
-    "flac": Format("audio/flac", "flacenc"),
-    "mp3": Format("audio/mpeg", "lamemp3enc target=bitrate bitrate=64 cbr=true"),
-    "aac": Format("audio/aac", "audioconvert ! avenc_aac bitrate=64000 ! aacparse ! audio/mpeg,stream-format=adts"),
+    "opus": Format("audio/ogg", stream=opus.Stream, held=opus.HELD, rates=(8000, 16000, 24000, 48000)),
+    "flac": Format("audio/flac", "flacenc", held=0.1),
+    "mp3": Format("audio/mpeg", "lamemp3enc target=bitrate bitrate=64 cbr=true", held=0.1),
+    "aac": Format("audio/aac", "audioconvert ! avenc_aac bitrate=64000 ! aacparse ! audio/mpeg,stream-format=adts",
+                  held=0.1),
     # The bytes of G.711, as telephones have them. Types of RFC 3551.
-    "g711_ulaw": Format("audio/PCMU", "mulawenc", TELEPHONE, names_rate=True),
-    "g711_alaw": Format("audio/PCMA", "alawenc", TELEPHONE, names_rate=True),
+    "g711_ulaw": Format("audio/PCMU", "mulawenc", rates=TELEPHONE, names_rate=True),
+    "g711_alaw": Format("audio/PCMA", "alawenc", rates=TELEPHONE, names_rate=True),
 }
 
 # audioresample's quality, of 10. Aliases and images are below -90 dB and the passband is flat to 0.85 of the Nyquist
 # frequency, both as exact as S16; it holds back 10 ms of sound (4 has -80 dB, 10 holds back 16 ms).
 RESAMPLER = "audioresample quality=8"
+RESAMPLER_HELD = 0.01  # seconds
 # From samples at 24 kHz to another rate. In floating-point, and without dither: the same sound has the same bytes.
 RESAMPLE = (f"audioconvert ! audio/x-raw,format=F32LE ! {RESAMPLER} ! audio/x-raw,rate={{rate}} ! "
             "audioconvert dithering=none ! audio/x-raw,format=S16LE")
@@ -56,12 +58,13 @@ RESAMPLE = (f"audioconvert ! audio/x-raw,format=F32LE ! {RESAMPLER} ! audio/x-ra
 WAV_HEADER = 44  # bytes
 
 CAPS = f"audio/x-raw,format=S16LE,rate={RATE},channels=1,layout=interleaved"
-OPUS_FRAME = 20 * Gst.MSECOND
 WORKERS = Workers()
 
 
 def available(name):
-    """Whether the elements of the format are installed."""
+    """Whether the encoder of the format is installed."""
+    if FORMATS[name].stream is not None:
+        return opus.available()
     elements = [part.split()[0] for part in FORMATS[name].elements.split(" ! ") if part and "/" not in part.split()[0]]
     return all(Gst.ElementFactory.find(element) for element in elements)
 
@@ -104,20 +107,64 @@ class Plain:
         pass
 
 
+class Pipeline:
+    """Elements of GStreamer, which get the model's sound. There is no thread in it."""
+
+    def __init__(self, elements):
+        self._samples = 0
+        self._pipeline = Gst.parse_launch(f"{elements} ! appsink name=out sync=false async=false wait-on-eos=false")
+        self._out = Sink(self._pipeline.get_by_name("out"))
+        self._pad = Gst.Pad.new("sound", Gst.PadDirection.SRC)
+        self._pad.set_active(True)
+        self._pad.link(self._pipeline.find_unlinked_pad(Gst.PadDirection.SINK))
+        self._pipeline.set_state(Gst.State.PLAYING)
+        self._pad.push_event(Gst.Event.new_stream_start("sound"))
+        self._pad.push_event(Gst.Event.new_caps(Gst.Caps.from_string(CAPS)))
+        segment = Gst.Segment()
+        segment.init(Gst.Format.TIME)
+        self._pad.push_event(Gst.Event.new_segment(segment))
+
+    def push(self, sound):
+        """The bytes that are there now."""
+        if sound:
+            buffer = Gst.Buffer.new_wrapped(sound)
+            count = len(sound) // 2
+            buffer.pts = self._samples * Gst.SECOND // RATE
+            buffer.duration = count * Gst.SECOND // RATE
+            self._samples += count
+            if self._pad.push(buffer) != Gst.FlowReturn.OK:
+                self._raise_error("the encoder takes no more sound")
+        return self._out.pull_all()
+
+    def end(self):
+        """The rest. RuntimeError if an element failed."""
+        self._pad.push_event(Gst.Event.new_eos())
+        self._raise_error()
+        return self._out.pull_all()
+
+    def _raise_error(self, otherwise=""):
+        """RuntimeError with the element's reason; without one `otherwise`, if given."""
+        message = self._pipeline.get_bus().pop_filtered(Gst.MessageType.ERROR)
+        reason = message.parse_error()[0].message if message is not None else otherwise
+        if reason:
+            raise RuntimeError(reason)
+
+    def close(self):
+        self._pipeline.set_state(Gst.State.NULL)
+
+
 class Encoder:
     """A compressed format, or another rate. `header` comes before all else.
 
-    The pipeline has no thread: WORKERS make it, push sound into it and take out the bytes.
+    Its stages have no thread: WORKERS make them, push sound into them and take out the bytes.
     """
 
-    held = 0.1  # seconds of the sound that it keeps back at most; Opus with its muxer 67 ms
-
     def __init__(self, name, rate, header=b""):
-        self._elements = FORMATS[name].elements
+        self._format = FORMATS[name]
         self._rate = rate
         self._header = header
-        self._samples = 0
-        self._pipeline = self._pad = self._out = self._muxer = None
+        self.held = self._format.held + (RESAMPLER_HELD if rate != RATE else 0.0)
+        self._stages = []
         self._in_use = threading.Lock()  # by a worker: a cancelled task does not end its work
         self._closed = False
         self._ready = WORKERS.run(self._open)
@@ -141,63 +188,38 @@ class Encoder:
     # --- on a worker
 
     def _open(self):
-        resample = "" if self._rate == RATE else RESAMPLE.format(rate=self._rate)
         with self._in_use:
             if self._closed:
                 return
-            self._pipeline = Gst.parse_launch(" ! ".join(filter(None, (
-                resample, self._elements, "appsink name=out sync=false async=false wait-on-eos=false"))))
-            self._out = Sink(self._pipeline.get_by_name("out"))
-            self._muxer = self._pipeline.get_by_name("pages")
-            self._pad = Gst.Pad.new("sound", Gst.PadDirection.SRC)
-            self._pad.set_active(True)
-            self._pad.link(self._pipeline.find_unlinked_pad(Gst.PadDirection.SINK))
-            self._pipeline.set_state(Gst.State.PLAYING)
-            self._pad.push_event(Gst.Event.new_stream_start("sound"))
-            self._pad.push_event(Gst.Event.new_caps(Gst.Caps.from_string(CAPS)))
-            segment = Gst.Segment()
-            segment.init(Gst.Format.TIME)
-            self._pad.push_event(Gst.Event.new_segment(segment))
+            resample = "" if self._rate == RATE else RESAMPLE.format(rate=self._rate)
+            elements = " ! ".join(filter(None, (resample, self._format.elements)))
+            if elements:
+                self._stages.append(Pipeline(elements))
+            if self._format.stream is not None:
+                self._stages.append(self._format.stream(self._rate))
 
     def _push(self, sound):
-        buffer = Gst.Buffer.new_wrapped(sound)
-        count = len(sound) // 2
-        buffer.pts = self._samples * Gst.SECOND // RATE
-        buffer.duration = count * Gst.SECOND // RATE
-        self._samples += count
         with self._in_use:
             if self._closed:
                 return b""
-            if self._muxer is not None:
-                # All that is pushed now goes into one page, which costs 28 bytes and a buffer. The muxer keeps the last
-                # Opus frame back, and of the first sound two.
-                first = buffer.pts == 0
-                self._muxer.set_property("max-page-delay", OPUS_FRAME if first else
-                                         max(buffer.duration, 2 * OPUS_FRAME) - OPUS_FRAME)
-            if self._pad.push(buffer) != Gst.FlowReturn.OK:
-                self._raise_error("the encoder takes no more sound")
-            return self._out.pull_all()
+            for stage in self._stages:
+                sound = stage.push(sound)
+            return sound
 
     def _end(self):
         with self._in_use:
             if self._closed:
                 return b""
-            self._pad.push_event(Gst.Event.new_eos())
-            self._raise_error()
-            return self._out.pull_all()
-
-    def _raise_error(self, otherwise=""):
-        """RuntimeError with the element's reason; without one `otherwise`, if given."""
-        message = self._pipeline.get_bus().pop_filtered(Gst.MessageType.ERROR)
-        reason = message.parse_error()[0].message if message is not None else otherwise
-        if reason:
-            raise RuntimeError(reason)
+            sound = b""
+            for stage in self._stages:
+                sound = stage.push(sound) + stage.end()
+            return sound
 
     def _close(self):
         with self._in_use:
             self._closed = True
-            if self._pipeline is not None:
-                self._pipeline.set_state(Gst.State.NULL)
+            for stage in self._stages:
+                stage.close()
 
 
 def _take_exception(future):
@@ -208,4 +230,5 @@ def _take_exception(future):
 
 def make(name, rate):
     header = wav_header(rate=rate) if name == "wav" else b""
-    return Encoder(name, rate, header) if FORMATS[name].elements or rate != RATE else Plain(header)
+    encodes = FORMATS[name].elements or FORMATS[name].stream or rate != RATE
+    return Encoder(name, rate, header) if encodes else Plain(header)

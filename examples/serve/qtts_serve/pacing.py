@@ -52,8 +52,8 @@ class Timer:
 
 
 class Pace:
-    """How far the sound of an utterance may run ahead. `ahead`: seconds after the first two frames; 0 = without limit.
-    `held`: seconds of what was written that an encoder may keep back."""
+    """How far the sound of an utterance may run ahead, and when it is looked for. `ahead`: seconds after the first two frames;
+    0 = without limit. `held`: seconds of what was written that an encoder may keep back."""
 
     def __init__(self, ahead, held=0.0):
         self.ahead = ahead
@@ -61,6 +61,7 @@ class Pace:
         self._begin = None
         self.frames = 0  # written; not whole where silence was cut from the first one
         self._writes = 0
+        self._missed = 0  # looks in a row that found no sound, of a listener who has none either
 
     def begin(self, now):
         self._begin = now
@@ -82,8 +83,24 @@ class Pace:
         if self._begin is not None:
             self._begin += seconds
 
-    def pause(self, now):
-        """Ticks until the next write."""
+    def expect(self):
+        """Sound comes soon: it is looked for often again."""
+        self._missed = 0
+
+    def pause(self, now, pulled):
+        """Ticks until the next look. `pulled`: frames that this one found."""
+        if pulled or self.allowed(now) <= 0:
+            self._missed = 0
+            return self._until_next_write(now)
+        # Between two looks a listener never runs out of sound that is there. Who has none is asked for less and less: an engine
+        # that is too slow is not asked 50 times a second.
+        if self._begin is not None and self.ahead and self.late(now) + self._held < 0:
+            self._missed = 0
+            return 1
+        self._missed += 1
+        return min(1 << self._missed - 1, Timer.SLOTS)
+
+    def _until_next_write(self, now):
         self._writes += 1
         if self.ahead == 0 or self.frames < 2:
             return 1

@@ -36,7 +36,7 @@ class Utterance:
         self._speaker = None
         self._begun = False  # the element has been given text
         self._waits_for_start = False
-        self._missed = 0  # looks at the pipeline in a row that found no sound
+        self._pace = None
         self._silence = 0.0  # seconds that the listener has waited for the next frame
         self.cancelled = False
         self.growing = False  # more text may come
@@ -137,7 +137,8 @@ class Utterance:
             self._speaker.add(text)
             self._begun = True
             self._front.metrics.characters.inc(len(text))
-            self._missed = 0
+            if self._pace is not None:
+                self._pace.expect()
             self._wake()
 
     def end_text(self):
@@ -161,6 +162,7 @@ class Utterance:
         ApiError if there is none."""
         speaker, spoken = self._speaker, self.spoken
         pace, skip = Pace(ahead, held), start_frame * FRAME_BYTES
+        self._pace = pace
         while not self.cancelled:
             now = time.monotonic()
             frames, piece = [], b""
@@ -184,7 +186,7 @@ class Utterance:
                 break
             if not frames and not spoken.finished:
                 self._watch_gap(pace, now)
-            await self._pause(self._ticks(pace, now, len(frames), skip), started=spoken.started)
+            await self._pause(self._ticks(pace, len(frames), skip), started=spoken.started)
         if spoken.finished in ("error", "busy"):
             await self._wait_for_problem()
         if self.frames == 0 and not self.cancelled and (start_frame == 0 or start_frame > spoken.frames):
@@ -201,18 +203,13 @@ class Utterance:
         metrics.frames.inc(frames - self._noted)
         self._noted = frames
 
-    def _ticks(self, pace, now, pulled, skip):
+    def _ticks(self, pace, pulled, skip):
         """How long to sleep."""
         if not self.spoken.started:
             return Timer.SLOTS  # a message ends it
         if skip or pulled >= self._speaker.most_ready:  # more was ready than the appsink holds
             return 1
-        if pulled or pace.allowed(now) <= 0:
-            self._missed = 0
-            return pace.pause(now)
-        # Whoever listens may be waiting; but an engine that is too slow is not asked 50 times a second.
-        self._missed += 1
-        return min(1 << self._missed - 1, Timer.SLOTS)
+        return pace.pause(time.monotonic(), pulled)
 
     def _watch_gap(self, pace, now):
         """No frame is ready. Notes silence that is heard, and ends a growing utterance whose text is late for too long."""

@@ -3,12 +3,31 @@
 // measures the front. Every frame can be read at once: each character of a text is one frame of 80 ms, whose first
 // sample is its index / 2^20. No thread, no model, any number of slots.
 //
-// In the environment: QTTS_INSTANT_SLOTS, utterances at once (default 4096); more are refused at once.
+// In the environment:
+//   QTTS_INSTANT_SLOTS   utterances at once (default 4096); more are refused at once
+//   QTTS_INSTANT_TIMES   milliseconds from the request to the first frame, from that to the second, and so on, with
+//   commas;
+//                        the last one is that of all further frames: "40,10,100,72" is a card that is nearly full. A
+//                        stream has its own times, whatever the others do
+//   QTTS_INSTANT_SOUND   file of samples (S16LE, 24 kHz, mono) that are spoken again and again, since an encoder's time
+//                        depends on them; frames have no index then
 #include <algorithm>
 #include <atomic>
+#include <chrono>
+#include <cmath>
+#include <condition_variable>
 #include <cstdlib>
+#include <fstream>
+#include <iterator>
+#include <limits>
+#include <memory>
 #include <mutex>
+#include <queue>
+#include <sstream>
+#include <string>
+#include <thread>
 #include <utility>
+#include <vector>
 
 #include "qtts/engine.h"
 
@@ -24,6 +43,42 @@ int Slots() {
     return value == nullptr ? 4096 : std::max(1, std::atoi(value));
   }();
   return slots;
+}
+
+using Clock = std::chrono::steady_clock;
+
+// Returns the times before each frame; none: all can be read at once.
+const std::vector<Clock::duration>& Times() {
+  static const std::vector<Clock::duration> times = [] {
+    std::vector<Clock::duration> result;
+    const char* value = std::getenv("QTTS_INSTANT_TIMES");
+    std::istringstream list(value == nullptr ? "" : value);
+    for (std::string item; std::getline(list, item, ',');) {
+      result.push_back(std::chrono::microseconds(std::lround(1000 * std::strtod(item.c_str(), nullptr))));
+    }
+    return result;
+  }();
+  return times;
+}
+
+// Returns the frames that are spoken again and again; none: a constant with an index.
+const std::vector<std::vector<float>>& Sound() {
+  static const std::vector<std::vector<float>> sound = [] {
+    std::vector<std::vector<float>> result;
+    const char* path = std::getenv("QTTS_INSTANT_SOUND");
+    std::ifstream file(path == nullptr ? "" : path, std::ios::binary);
+    std::vector<char> bytes(2 * kSamplesPerFrame);
+    while (path != nullptr && file.read(bytes.data(), static_cast<std::streamsize>(bytes.size()))) {
+      std::vector<float>& frame = result.emplace_back();
+      for (size_t i = 0; i < bytes.size(); i += 2) {
+        const auto low = static_cast<unsigned char>(bytes[i]);
+        const auto high = static_cast<unsigned char>(bytes[i + 1]);
+        frame.push_back(static_cast<float>(static_cast<int16_t>(low | high << 8U)) / 32768.0F);
+      }
+    }
+    return result;
+  }();
+  return sound;
 }
 
 int64_t CountCharacters(std::string_view text) {
@@ -42,12 +97,6 @@ ModelInfo Info() {
 
 }  // namespace
 
-struct Engine::Impl {
-  ModelInfo info = Info();
-  std::string device_name = "instant";
-  std::atomic<int> free_slots = Slots();
-};
-
 class StreamState {
  public:
   explicit StreamState(std::atomic<int>* free_slots) : free_slots_(free_slots) {}
@@ -56,6 +105,7 @@ class StreamState {
   std::function<void()> on_change;
   int64_t length = 0;
   int64_t made = 0;
+  int64_t ready = Times().empty() ? std::numeric_limits<int64_t>::max() : 0;  // frames whose time has come
   bool more_text = false;
   EndReason end_reason = EndReason::kNone;
 
@@ -68,6 +118,82 @@ class StreamState {
 
  private:
   std::atomic<int>* const free_slots_;
+};
+
+// Makes frames readable when their times have come.
+class Ticker {
+ public:
+  Ticker() : thread_([this] { Run(); }) {}
+
+  ~Ticker() {
+    {
+      const std::lock_guard lock(mutex_);
+      ends_ = true;
+    }
+    changed_.notify_one();
+    thread_.join();
+  }
+
+  void Add(std::weak_ptr<StreamState> stream) {
+    {
+      const std::lock_guard lock(mutex_);
+      dues_.push({Clock::now() + Times().front(), 0, std::move(stream)});
+    }
+    changed_.notify_one();
+  }
+
+ private:
+  struct Due {
+    Clock::time_point when;
+    size_t frame;
+    std::weak_ptr<StreamState> stream;
+    bool operator<(const Due& other) const { return when > other.when; }  // the earliest is the top
+  };
+
+  void Run() {
+    std::unique_lock lock(mutex_);
+    while (!ends_) {
+      if (dues_.empty()) {
+        changed_.wait(lock);
+      } else if (Clock::now() < dues_.top().when) {
+        changed_.wait_until(lock, dues_.top().when);
+      } else {
+        Due due = dues_.top();
+        dues_.pop();
+        lock.unlock();
+        const bool goes_on = Tick(due);
+        lock.lock();
+        due.when += Times()[std::min(++due.frame, Times().size() - 1)];
+        if (goes_on) dues_.push(std::move(due));
+      }
+    }
+  }
+
+  // Returns whether the stream has further frames.
+  static bool Tick(const Due& due) {
+    const std::shared_ptr<StreamState> stream = due.stream.lock();
+    if (stream == nullptr) return false;
+    {
+      const std::lock_guard lock(stream->mutex);
+      if (stream->end_reason != EndReason::kNone) return false;
+      ++stream->ready;
+    }
+    if (stream->on_change) stream->on_change();
+    return true;
+  }
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::priority_queue<Due> dues_;
+  bool ends_ = false;
+  std::thread thread_;
+};
+
+struct Engine::Impl {
+  ModelInfo info = Info();
+  std::string device_name = "instant";
+  std::atomic<int> free_slots = Slots();
+  std::unique_ptr<Ticker> ticker = Times().empty() ? nullptr : std::make_unique<Ticker>();
 };
 
 Engine::Engine(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
@@ -122,6 +248,7 @@ Result<std::unique_ptr<Stream>> Engine::Start(const Request& request, std::funct
   state->on_change = std::move(on_change);
   state->length = CountCharacters(request.text);
   state->more_text = request.more_text;
+  if (impl_->ticker != nullptr) impl_->ticker->Add(state);
   return std::unique_ptr<Stream>(new Stream(shared_from_this(), std::move(state), {}));
 }
 
@@ -160,10 +287,17 @@ ReadState Stream::TryRead(Frame* frame) {
     state_->End(EndReason::kComplete);
     return ReadState::kEnd;
   }
+  if (state_->made == state_->ready) return ReadState::kPending;
   frame->index = state_->made;
   frame->codes.assign(16, 0);
-  frame->pcm.assign(kSamplesPerFrame, 0.25F);
-  frame->pcm[0] = static_cast<float>(state_->made++) * kIndexScale;
+  if (Sound().empty()) {
+    frame->pcm.assign(kSamplesPerFrame, 0.25F);
+    frame->pcm[0] = static_cast<float>(state_->made) * kIndexScale;
+  } else {
+    const std::vector<float>& sound = Sound()[static_cast<size_t>(state_->made) % Sound().size()];
+    frame->pcm.assign(sound.begin(), sound.end());
+  }
+  ++state_->made;
   return ReadState::kFrame;
 }
 

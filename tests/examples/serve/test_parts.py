@@ -1,6 +1,10 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later
 """Parts of the server by themselves: waiting with a limit, workers, writes that go out together, the encoders, messages."""
 import asyncio
+import itertools
+import math
+import random
+import struct
 import sys
 import threading
 import types
@@ -9,7 +13,7 @@ import unittest.mock
 
 import pytest
 
-from qtts_serve import encoders, pacing
+from qtts_serve import encoders, opus, pacing
 from qtts_serve.connection import Transport
 from qtts_serve.front import TOKENS_OF_BYTE, Front
 from qtts_serve.pacing import Pace
@@ -38,23 +42,83 @@ def paced(frames, held=0.0, ahead=2.0):
 @pytest.mark.parametrize("frames", [2, 3, 4])
 @pytest.mark.parametrize("after", [0.0, 0.013, 0.05])
 def test_the_next_write_comes_before_all_is_played(frames, after, held):
-    ticks = paced(frames, held).pause(100.0 + after)
+    ticks = paced(frames, held).pause(100.0 + after, pulled=1)
     assert ticks == 1 or after + ticks * pacing.TICK <= frames * pacing.FRAME - held - 0.02
 
 
 def test_the_first_pause_is_shorter_for_what_an_encoder_keeps_back():
-    assert paced(2).pause(100.0) == 6
-    assert paced(2, held=0.1).pause(100.0) == 1
+    assert paced(2).pause(100.0, pulled=2) == 6
+    assert paced(2, held=0.1).pause(100.0, pulled=2) == 1
 
 
 def test_a_listener_with_sound_in_hand_gets_it_in_few_writes():
     pace = paced(25)
-    assert [pace.pause(100.0) for _ in range(4)] == [8, 8, 8, 16]
+    assert [pace.pause(100.0, pulled=1) for _ in range(4)] == [8, 8, 8, 16]
 
 
 def test_a_listener_who_has_played_all_gets_sound_at_once():
-    assert paced(2).pause(100.5) == 1
-    assert paced(2, ahead=0).pause(100.0) == 1
+    assert paced(2).pause(100.5, pulled=1) == 1
+    assert paced(2, ahead=0).pause(100.0, pulled=1) == 1
+
+
+def test_a_late_frame_is_looked_for_often_while_there_is_something_to_play():
+    pace = paced(2, held=0.05)
+    assert [pace.pause(100.0 + 0.01 * look, pulled=0) for look in range(11)] == [1] * 11  # 0.11 s are in hand
+    assert [pace.pause(100.12 + look, pulled=0) for look in range(5)] == [1, 2, 4, 8, 16]
+    pace.expect()  # more text has come
+    assert [pace.pause(106.0, pulled=0) for _ in range(6)] == [1, 2, 4, 8, 16, 16]
+
+
+def test_who_does_not_listen_is_looked_after_less_and_less():
+    pace = paced(2, ahead=0)
+    assert [pace.pause(100.0, pulled=0) for _ in range(6)] == [1, 2, 4, 8, 16, 16]
+
+
+class Listener:
+    """Hears an utterance whose frames are made at these times, by the policy alone: there is no clock. Ticks come at `phase`
+    and every 20 ms after it."""
+
+    def __init__(self, made, held, phase):
+        self.looks = self.silent = 0
+        pace, written, began = Pace(2.0, held), 0, None
+        now = made[0]  # a message tells of the first frame
+        while written < len(made):
+            self.looks += 1
+            pulled = min(sum(when <= now for when in made) - written, max(0, pace.allowed(now)))
+            if pulled:
+                if written == 0:
+                    pace.begin(now)
+                    began = now
+                self.silent += max(0.0, now - began - written * pacing.FRAME + held) if written else 0.0
+                written += pulled
+                pace.frames = written
+            ticks = pace.pause(now, pulled)
+            now = phase + pacing.TICK * (math.floor((now - phase) / pacing.TICK + 1e-6) + ticks)
+
+
+def made_at(*pauses, frames=100):
+    """Times of frames; the last pause is that of all further ones."""
+    pauses = [*pauses, *pauses[-1:] * (frames - len(pauses))]
+    return list(itertools.accumulate(pauses))
+
+
+# The first frames as 500 listeners get them on a card, and later ones: the third comes as late as it may, a tick before what
+# the encoder has given is played.
+@pytest.mark.parametrize("phase", [0.001 * number for number in range(20)])
+@pytest.mark.parametrize("held, pauses", [
+    (0.0, (0.04, 0.01, 0.1, 0.072)), (opus.HELD, (0.04, 0.01, 0.1, 0.072)),
+    (0.0, (0.04, 0.01, 0.129, 0.06)), (opus.HELD, (0.04, 0.01, 0.112, 0.06)),
+    (0.0, (0.04, 0.05, 0.072)), (opus.HELD, (0.04, 0.04, 0.079)), (0.1, (0.04, 0.0, 0.03, 0.072)),
+])
+def test_a_frame_that_is_there_in_time_is_heard_in_time(held, pauses, phase):
+    listener = Listener(made_at(*pauses), held, phase)
+    assert listener.silent == pytest.approx(0.0, abs=1e-6)
+    assert listener.looks < 5 * 100
+
+
+def test_an_engine_that_is_too_slow_is_not_asked_at_each_tick():
+    listener = Listener(made_at(0.04, 0.5), 0.0, 0.003)
+    assert listener.silent > 40.0 and listener.looks < 8 * 100
 
 
 # --- waiting with a limit
@@ -180,7 +244,54 @@ def test_a_header_goes_out_with_the_first_of_the_body():
 FRAME = bytes(3840)
 
 
-@pytest.mark.skipif(not encoders.available("opus"), reason="opusenc and oggmux are not installed")
+def noise(samples):
+    return random.Random(1).randbytes(2 * samples)
+
+
+class Ogg:
+    """The pages of a stream, which have to follow each other and to have the right checksums."""
+
+    def __init__(self, data):
+        self.packets, self.granules, self.flags = [], [], []
+        at, rest = 0, b""
+        while at < len(data):
+            magic, _, flags, granule, serial, number, crc, segments = struct.unpack_from("<4sBBqIIIB", data, at)
+            lacing = data[at + 27:at + 27 + segments]
+            page = data[at:at + 27 + segments + sum(lacing)]
+            assert magic == b"OggS" and serial == int.from_bytes(data[14:18], "little") and number == len(self.granules)
+            assert crc == plain_checksum(page[:22] + bytes(4) + page[26:])
+            self.granules.append(granule)
+            self.flags.append(flags)
+            at, body = at + len(page), page[27 + segments:]
+            for size in lacing:
+                rest, body = rest + body[:size], body[size:]
+                if size < 255:
+                    self.packets.append(rest)
+                    rest = b""
+        assert rest == b""
+
+
+def plain_checksum(page):
+    """RFC 3533: polynomial 0x04c11db7, from 0, bit by bit."""
+    crc = 0
+    for byte in page:
+        crc ^= byte << 24
+        for _ in range(8):
+            crc = (crc << 1 ^ (0x04C11DB7 if crc & 0x80000000 else 0)) & 0xFFFFFFFF
+    return crc
+
+
+def durations(packets):
+    """Milliseconds of packets in CELT, by their first bytes (RFC 6716, 3.1)."""
+    assert all(packet[0] >> 7 for packet in packets)
+    frames = [1 if packet[0] & 3 == 0 else packet[1] & 63 for packet in packets]
+    return [count * (2.5, 5, 10, 20)[packet[0] >> 3 & 3] for packet, count in zip(packets, frames)]
+
+
+with_opus = pytest.mark.skipif(not encoders.available("opus"), reason="libopus is not installed")
+
+
+@with_opus
 @pytest.mark.parametrize("frames", [1, 4])
 def test_what_is_given_to_opus_at_once_is_one_page(frames):
     async def main():
@@ -195,9 +306,55 @@ def test_what_is_given_to_opus_at_once_is_one_page(frames):
 
     first, *later, last = run(main())
     assert first.count(b"OggS") == 3  # two headers, and sound
-    # The second page also has what the first kept back.
-    assert [page.count(b"OggS") for page in later[1:]] == [1] * 4
+    assert [page.count(b"OggS") for page in later] == [1] * 5
     assert last.count(b"OggS") == 1
+
+
+@with_opus
+def test_opus_keeps_less_back_than_it_tells():
+    stream, given = opus.Stream(24000), 0
+    written = b""
+    try:
+        for samples in (1700, 1920, 0, 239, 1, 7680):
+            written += stream.push(noise(samples))
+            given += samples
+            kept = given / 24000 - (Ogg(written).granules[-1] / 48000 - opus.LOOK_AHEAD)
+            assert opus.LOOK_AHEAD <= kept < opus.HELD
+    finally:
+        stream.close()
+
+
+@with_opus
+@pytest.mark.parametrize("rate", [8000, 16000, 24000, 48000])
+@pytest.mark.parametrize("pieces, packets, granules", [
+    ((160, 80, 400), [80, 80, 80, 80, 80, 80, 80, 80, 10], [160 * 48, 240 * 48, 640 * 48, 640 * 48 + 312]),
+    ((75, 80), [40, 20, 10, 80, 20], [70 * 48, 150 * 48, 155 * 48 + 312]), ((), [10], [312]), ((5,), [20], [5 * 48 + 312]),
+])
+def test_pages_of_opus(pieces, packets, granules, rate):
+    """Pieces and packets in ms."""
+    stream = opus.Stream(rate)
+    try:
+        ogg = Ogg(b"".join([*(stream.push(noise(rate * piece // 1000)) for piece in pieces), stream.end()]))
+    finally:
+        stream.close()
+    head, tags, *sound = ogg.packets
+    assert head == struct.pack("<8sBBHIhB", b"OpusHead", 1, 1, 312, rate, 0, 0)
+    assert tags.startswith(b"OpusTags")
+    assert durations(sound) == packets
+    assert ogg.flags == [2, *[0] * (len(ogg.flags) - 2), 4]
+    assert ogg.granules[:2] == [0, 0]
+    assert ogg.granules[2:] == granules
+
+
+@with_opus
+def test_a_page_of_opus_has_no_more_than_it_can():
+    stream = opus.Stream(24000)
+    try:
+        ogg = Ogg(stream.push(noise(1920 * 200)) + stream.end())
+    finally:
+        stream.close()
+    assert sum(durations(ogg.packets[2:])) == 200 * 80 + 10
+    assert ogg.granules[2:] == [3840 * 85, 3840 * 170, 3840 * 200, 3840 * 200 + 312]
 
 
 def test_an_encoder_that_is_closed_in_its_first_moment():
