@@ -29,6 +29,9 @@ SENTENCES = (
     "She opened the window and looked at the garden.", "Thank you for calling, we will be with you shortly.",
     "Turn left at the traffic light and then go straight ahead.", "The door is locked and I cannot find my keys.",
     "He has been waiting for the doctor since nine in the morning.", "The new software update is ready to install.")
+# Threads of a server whose processor time is told apart, by name. All others are the engine's.
+THREADS = {"server_main_thread_cores": report.MAIN, "server_encoder_cores": "encoder", "server_streaming_cores": "speech:src"}
+NO_CORES = dict.fromkeys(("server_cores", *THREADS))
 EXTRA = 30.0  # seconds at most, in which the last requests of a rate begin to speak
 LISTENERS_OF_PROCESS = 250
 SECONDS_OF_REQUEST = 15  # about as long a request speaks, to guess how many do
@@ -58,7 +61,8 @@ refused      answered with 429 or 503, or the WebSocket's error "overloaded". A 
              or after 1 s if there is none.
 broken       answered with another error, cut off, or silent for --patience.
 cores        processor time a second: of the server with its child processes (also of its main threads alone, which are
-             its event loops) and, apart, of the clients. The server is the started one, or the process --server-pid.
+             its event loops, of its encoders and of the element's streaming threads; the rest is the engine's) and,
+             apart, of the clients. The server is the started one, or the process --server-pid.
 """
 
 
@@ -234,6 +238,13 @@ async def server(arguments, count):
         yield there.url, report.Tree(process.pid)
 
 
+def server_cores(before, after, seconds):
+    """Returns the processor time a second between two looks: of all, and of the threads that are the front's."""
+    (all_before, threads_before), (all_after, threads_after) = before, after
+    return {"server_cores": (all_after - all_before) / seconds,
+            **{figure: (threads_after[name] - threads_before[name]) / seconds for figure, name in THREADS.items()}}
+
+
 async def measure(arguments, kind, number, protocol, form):
     """Returns the figures of one load."""
     listening = number if kind != "rates" else math.ceil(number * SECONDS_OF_REQUEST)
@@ -254,12 +265,11 @@ async def measure(arguments, kind, number, protocol, form):
             clients.begin(begin)
             reading = asyncio.create_task(clients.results())
             await asyncio.sleep(begin + task["ramp"] - time.monotonic())
-            used = [tree.seconds(), tree.main_threads()] if tree else []
+            used = [tree.seconds(), tree.threads()] if tree else []
             with report.Load() as busy:
                 await asyncio.sleep(begin + task["ramp"] + task["seconds"] - time.monotonic())
             if tree:
-                used = [(now - before) / task["seconds"]
-                        for now, before in zip((tree.seconds(), tree.main_threads()), used)]
+                used = server_cores(used, [tree.seconds(), tree.threads()], task["seconds"])
             results = await reading
         finally:
             clients.kill()
@@ -268,7 +278,7 @@ async def measure(arguments, kind, number, protocol, form):
         "ramp": task["ramp"], "seconds": task["seconds"], "words": arguments.words, "frames": arguments.frames,
         "clients": processes, **tables.merge(results, task["ramp"]),
         "sound_per_second": sum(result["sound"] for result in results) / task["seconds"],
-        "server_cores": used[0] if tree else None, "server_main_thread_cores": used[1] if tree else None,
+        **(used if tree else NO_CORES),
         "client_cores": sum(result["processor"] for result in results) / task["seconds"], "load": busy.text}
 
 

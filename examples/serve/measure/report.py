@@ -1,9 +1,12 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later
 """Notes of a measurement beside its figures: the machine, and how busy it was."""
+import collections
 import os
 import platform
 import statistics
 import time
+
+MAIN = "main"
 
 
 def quantile(values, share):
@@ -77,17 +80,19 @@ class Tree:
         # Fields 11 to 14 behind the name are utime, stime, cutime and cstime.
         return sum(sum(map(int, processes[pid][11:15])) for pid in self._members(processes)) / os.sysconf("SC_CLK_TCK")
 
-    def main_threads(self):
-        """Returns the seconds of the main threads: of a server of Python, those of its event loops."""
-        seconds = 0
+    def threads(self):
+        """Returns the seconds of the threads that run, by name: MAIN for main threads, of a server of Python those of its event
+        loops."""
+        seconds = collections.Counter()
         for pid in self._members(self._processes()):
-            threads = _stats(f"/proc/{pid}/task")
-            seconds += sum(int(fields[11]) + int(fields[12]) for fields in threads if fields[-1] == str(pid))
-        return seconds / os.sysconf("SC_CLK_TCK")
+            for name, *fields in _stats(f"/proc/{pid}/task"):
+                own = (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+                seconds[MAIN if fields[-1] == str(pid) else name] += own
+        return seconds
 
     @staticmethod
     def _processes():
-        return {int(fields[-1]): fields for fields in _stats("/proc")}
+        return {int(fields[-1]): fields for _, *fields in _stats("/proc")}
 
     def _members(self, processes):
         if self.pid not in processes:
@@ -100,10 +105,11 @@ class Tree:
 
 
 def _stats(folder):
-    """Yields the fields behind the name of each process or thread in a folder of /proc; the last one is its number."""
+    """Yields the name and the fields behind it of each process or thread in a folder of /proc; the last one is its number."""
     for number in filter(str.isdigit, os.listdir(folder)):
         try:
             with open(f"{folder}/{number}/stat", encoding="utf-8", errors="replace") as file:
-                yield [*file.read().rpartition(")")[2].split(), number]
+                head, _, fields = file.read().rpartition(")")
+                yield [head.partition("(")[2], *fields.split(), number]
         except (FileNotFoundError, ProcessLookupError):  # it has ended
             continue

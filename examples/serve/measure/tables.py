@@ -123,7 +123,8 @@ def notes(figures):
         lines.append(f"still without sound at the end: {figures['unheard_at_end']['utterances']}, one for "
                      f"{figures['unheard_at_end']['longest']:.0f} ms")
     if figures["server_cores"] is not None:
-        lines.append(f"of the server's cores, its main thread {figures['server_main_thread_cores']:.2f}")
+        lines.append(f"of the server's cores, its main thread {figures['server_main_thread_cores']:.2f}, encoders "
+                     f"{figures['server_encoder_cores']:.2f}, streaming threads {figures['server_streaming_cores']:.2f}")
     lines.append(f"{figures['clients']} client processes, late by {cell(figures['client_late']['p99'])} ms at p99; "
                  f"{figures['load']}")
     return "".join(f"    {line}\n" for line in lines)

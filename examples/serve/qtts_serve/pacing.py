@@ -92,8 +92,8 @@ class Pace:
         if pulled or self.allowed(now) <= 0:
             self._missed = 0
             return self._until_next_write(now)
-        # Between two looks a listener never runs out of sound that is there. Who has none is asked for less and less: an engine
-        # that is too slow is not asked 50 times a second.
+        # A listener does not run out of sound between two looks. For one that has none, looks become rare: an engine that is
+        # too slow is not asked 50 times a second.
         if self._begin is not None and self.ahead and self.late(now) + self._held < 0:
             self._missed = 0
             return 1

@@ -3,6 +3,7 @@
 says of a server."""
 import array
 import asyncio
+import collections
 import json
 import math
 import os
@@ -14,6 +15,7 @@ import sys
 import pytest
 
 from measure import heard, listeners, load, report, rows, tables
+from qtts_serve.workers import Workers
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 TASK = {"format": "pcm", "protocol": "http", "netloc": "here", "pace": 2.0, "voice": None, "tokens_per_second": 20.0,
@@ -422,13 +424,17 @@ def test_figures_without_libopus():
     assert tables.merge([result([row(0, 0.0, 0.25)]), result([], deaf=True)], 0.0)["never_audible"] is None
 
 
-def test_the_table_tells_what_went_wrong():
+def table_figures():
+    """Those of a measurement without fault."""
     figures = {"kind": "listeners", "number": 4, "protocol": "http", "format": "pcm", "clients": 2, "load": "load 1",
-               "sound_per_second": 4.0, "server_cores": None, "server_main_thread_cores": None,
-               "client_cores": 0.1}
-    fine = figures | tables.merge([result([row(0, 0.0, 0.25)])], 4.0)
+               "sound_per_second": 4.0, **load.NO_CORES, "client_cores": 0.1}
+    return figures | tables.merge([result([row(0, 0.0, 0.25)])], 4.0)
+
+
+def test_the_table_tells_what_went_wrong():
+    fine = table_figures()
     assert "gaps" not in tables.notes(fine) and "broken" not in tables.notes(fine) and "never" not in tables.notes(fine)
-    bad = figures | tables.merge([result([row(7, 0.0, 0.25, gaps=1, long_gaps=1, longest=0.25, silent=0.25),
+    bad = fine | tables.merge([result([row(7, 0.0, 0.25, gaps=1, long_gaps=1, longest=0.25, silent=0.25),
                                           row(8, 0.0, 0.25, audible=None)], [3.0], {"cut off": 2})], 4.0)
     for words in ("never audible: 1 of 2 utterances", "gaps in 1 utterances", "the longest 250.0 ms",
                   "of 1 listeners: 7", "retry-after of 1: p50 3, at most 3 s", "broken: 2 cut off"):
@@ -470,12 +476,27 @@ def test_processor_time_of_a_tree():
         # Looking takes time, too: what should be less is read first. Each figure is in ticks of 10 ms.
         parts = alone.seconds() + report.Tree(child.pid).seconds()
         assert tree.seconds() >= parts - 0.04
-        main = tree.main_threads()
-        assert 0 < main <= tree.seconds() + 0.04
+        threads = tree.threads()
+        assert 0 < threads[report.MAIN] <= sum(threads.values()) <= tree.seconds() + 0.04
         before = tree.seconds()
     assert tree.seconds() >= before, "the time of a child stays when it has ended"
     with pytest.raises(RuntimeError, match="no process"):
         report.Tree(2 ** 30).seconds()
+
+
+def test_processor_time_of_a_servers_threads():
+    async def main():
+        workers = Workers(1)
+        await workers.run(sum, range(10**7))
+        return report.Tree(os.getpid()).threads()
+
+    assert asyncio.run(main())["encoder"] > 0
+    before, after = (2.0, {report.MAIN: 1.0}), (6.0, {report.MAIN: 2.0, "encoder": 1.0, "cuda": 1.0})
+    figures = load.server_cores(*((seconds, collections.Counter(names)) for seconds, names in (before, after)), 2.0)
+    assert figures == {"server_cores": 2.0, "server_main_thread_cores": 0.5, "server_encoder_cores": 0.5,
+                       "server_streaming_cores": 0.0}
+    told = tables.notes(table_figures() | figures)
+    assert "its main thread 0.50, encoders 0.50, streaming threads 0.00" in told
 
 
 # --- a server

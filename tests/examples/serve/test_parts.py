@@ -20,7 +20,7 @@ from qtts_serve.pacing import Pace
 from qtts_serve.patience import within
 from qtts_serve.samples import Reports
 from qtts_serve.speaker import GObject, Gst, Speaker, Spoken, structure
-from qtts_serve.workers import Workers
+from qtts_serve.workers import Workers, _Results
 
 Gst.init(None)
 
@@ -217,6 +217,35 @@ def test_a_worker_goes_on_after_an_error_and_a_cancelled_future():
         return await workers.run(lambda: 5)
 
     assert run(main()) == 5
+
+
+def test_results_that_are_there_wake_the_loop_once():
+    loop = unittest.mock.Mock()
+    results, futures = _Results(loop), [unittest.mock.Mock(done=lambda: False) for _ in range(4)]
+    for number, future in enumerate(futures[:3]):
+        results.put(future, number, None)
+    loop.call_soon_threadsafe.assert_called_once()
+    loop.call_soon_threadsafe.call_args[0][0]()
+    for number, future in enumerate(futures[:3]):
+        future.set_result.assert_called_once_with(number)
+    results.put(futures[3], 3, None)
+    assert loop.call_soon_threadsafe.call_count == 2
+
+
+def test_workers_go_on_with_another_loop():
+    workers = Workers(1)
+
+    async def leave():
+        gate = threading.Event()
+        workers.run(gate.wait, 60)
+        workers.run(int)
+        gate.set()
+
+    async def work():
+        return await workers.run(lambda: 7)
+
+    asyncio.run(leave())
+    assert run(work()) == 7
 
 
 # --- writes
