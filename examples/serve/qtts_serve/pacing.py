@@ -2,8 +2,9 @@
 """When sound is written.
 
 The first two frames of an utterance are written at once, then what has gathered in 160, then in 320 ms: each write
-costs more than the sound in it. A listener with less sound in hand gets the next before that is played. All streams
-share one timer, which runs only while somebody sleeps.
+costs more than the sound in it. A listener with less sound in hand gets the next before that is played. An answer
+without a pace gets what has gathered in 80 ms at most. All streams share one timer, which runs only while somebody
+sleeps.
 """
 import asyncio
 import math
@@ -11,6 +12,7 @@ import math
 TICK = 0.02  # seconds
 FRAME = 0.08  # seconds
 RESERVE = 0.04  # seconds of sound that a listener still has when the next is written
+GATHERED = 16  # frames that gather between two writes of an answer without a pace, if they come as fast as before
 
 
 class Timer:
@@ -91,7 +93,7 @@ class Pace:
         """Ticks until the next look. `pulled`: frames that this one found."""
         if pulled or self.allowed(now) <= 0:
             self._missed = 0
-            return self._until_next_write(now)
+            return self._until_next_write(now, pulled)
         # A listener does not run out of sound between two looks. For one that has none, looks become rare: an engine that is
         # too slow is not asked 50 times a second.
         if self._begin is not None and self.ahead and self.late(now) + self._held < 0:
@@ -100,10 +102,14 @@ class Pace:
         self._missed += 1
         return min(1 << self._missed - 1, Timer.SLOTS)
 
-    def _until_next_write(self, now):
+    def _until_next_write(self, now, pulled):
         self._writes += 1
-        if self.ahead == 0 or self.frames < 2:
+        if self.frames < 2:
             return 1
+        if self.ahead == 0:
+            # Fewer than READY_FRAMES_WHOLE gather meanwhile; a client that plays them keeps three quarters of what it has.
+            in_hand = -self.late(now) / 4 / TICK
+            return max(1, min(4, int(in_hand), GATHERED // max(1, pulled)))
         longest = 8 if self._writes < 4 else 16
         in_hand = -self.late(now) - self._held - RESERVE
         return max(1, min(longest, int(self.ahead / 2 / TICK), int(in_hand / TICK)))

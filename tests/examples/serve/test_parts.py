@@ -58,7 +58,6 @@ def test_a_listener_with_sound_in_hand_gets_it_in_few_writes():
 
 def test_a_listener_who_has_played_all_gets_sound_at_once():
     assert paced(2).pause(100.5, pulled=1) == 1
-    assert paced(2, ahead=0).pause(100.0, pulled=1) == 1
 
 
 def test_a_late_frame_is_looked_for_often_while_there_is_something_to_play():
@@ -72,6 +71,18 @@ def test_a_late_frame_is_looked_for_often_while_there_is_something_to_play():
 def test_who_does_not_listen_is_looked_after_less_and_less():
     pace = paced(2, ahead=0)
     assert [pace.pause(100.0, pulled=0) for _ in range(6)] == [1, 2, 4, 8, 16, 16]
+
+
+@pytest.mark.parametrize("frames, pulled, ticks", [
+    (2, 1, 2), (3, 1, 3), (100, 1, 4), (100, 4, 4), (100, 5, 3), (100, 8, 2), (100, 9, 1), (100, 31, 1)])
+def test_an_answer_without_a_pace_gets_what_has_gathered(frames, pulled, ticks):
+    assert paced(frames, ahead=0).pause(100.0, pulled) == ticks
+
+
+def test_a_client_that_plays_an_answer_without_a_pace_keeps_most_of_its_sound():
+    assert paced(2, ahead=0).pause(100.1, pulled=1) == 1
+    assert paced(10, ahead=0).pause(100.6, pulled=1) == 2  # 0.2 s are in hand
+    assert paced(10, ahead=0).pause(105.0, pulled=1) == 1
 
 
 class Listener:
