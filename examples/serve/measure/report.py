@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later
 """Notes of a measurement beside its figures: the machine, and how busy it was."""
 import collections
+import contextlib
 import os
 import platform
 import statistics
@@ -86,8 +87,8 @@ class Tree:
         seconds = collections.Counter()
         for pid in self._members(self._processes()):
             for name, *fields in _stats(f"/proc/{pid}/task"):
-                own = (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-                seconds[MAIN if fields[-1] == str(pid) else name] += own
+                number = fields[-1]
+                seconds[MAIN if number == str(pid) else name] += _thread_seconds(f"/proc/{pid}/task/{number}", fields)
         return seconds
 
     @staticmethod
@@ -102,6 +103,14 @@ class Tree:
             count = len(members)
             members |= {pid for pid, fields in processes.items() if int(fields[1]) in members}
         return members
+
+
+def _thread_seconds(folder, fields):
+    """Returns the processor time of a thread: exact, where the kernel tells that. In ticks of 10 ms most of the time of hundreds
+    of threads that do little would be lost."""
+    with contextlib.suppress(FileNotFoundError, ProcessLookupError), open(f"{folder}/schedstat", encoding="ascii") as file:
+        return int(file.read().split()[0]) * 1e-9
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def _stats(folder):
