@@ -5,6 +5,7 @@ A compressed format, and any sound at another rate, has a pipeline or an encoder
 state, and an end.
 """
 import dataclasses
+import functools
 import struct
 import threading
 
@@ -61,6 +62,7 @@ CAPS = f"audio/x-raw,format=S16LE,rate={RATE},channels=1,layout=interleaved"
 WORKERS = Workers()
 
 
+@functools.cache
 def available(name):
     """Whether the encoder of the format is installed."""
     if FORMATS[name].stream is not None:
