@@ -31,7 +31,7 @@ class Pool:
 
     @property
     def slots(self):
-        """Of all cards, after spread()."""
+        """The slots of all cards, after spread()."""
         return sum(self._slots.values())
 
     def spread(self, slots):

@@ -29,7 +29,7 @@ class Pipeline:
 
 class Host:
     """Cards with these slots; 0: too small for the model. A new pipeline without a card takes the one with the most free
-    slots; one without an engine has VOICES, as far as anybody knows. So do elements."""
+    slots, as elements do; one without an engine has VOICES, as far as anybody knows."""
 
     VOICES = 10
 
