@@ -28,6 +28,7 @@ Scheduler::Scheduler(std::unique_ptr<Backend> backend)
 
 Result<std::unique_ptr<Scheduler>> Scheduler::Create(std::unique_ptr<Backend> backend) {
   std::unique_ptr<Scheduler> scheduler(new Scheduler(std::move(backend)));
+  QTTS_ASSIGN_OR_RETURN(scheduler->announcer_, Announcer::Create());
   QTTS_ASSIGN_OR_RETURN(scheduler->thread_, StartThread("speak", [self = scheduler.get()] { self->Run(); }));
   return scheduler;
 }
@@ -36,6 +37,11 @@ Scheduler::~Scheduler() {
   if (!thread_.joinable()) return;
   inbox_.Stop();
   thread_.join();
+}
+
+void Scheduler::Add(std::shared_ptr<StreamState> stream) {
+  stream->SetAnnouncer(announcer_.get());
+  inbox_.Add(std::make_shared<Running>(std::move(stream)));
 }
 
 Occupancy Scheduler::occupancy() const {
@@ -383,6 +389,7 @@ void Scheduler::CollectStep() {
     parking_->AddFrames(submission.streams.size());
     parking_->Publish();
   }
+  announcer_->BeginStep(submission.streams.size());
   for (size_t i = 0; i < submission.streams.size(); ++i) {
     DeliverResult(submission.streams[i], std::move((*results)[i]));
   }

@@ -15,6 +15,7 @@
 #include "backend/backend.h"
 #include "qtts/engine_options.h"
 #include "scheduler/admission.h"
+#include "scheduler/announcer.h"
 #include "scheduler/inbox.h"
 #include "scheduler/look_ahead.h"
 #include "scheduler/parking.h"
@@ -55,7 +56,7 @@ class Scheduler {
 
   // Announces a stream: see Inbox.
   void Expect() { inbox_.Expect(); }
-  void Add(std::shared_ptr<StreamState> stream) { inbox_.Add(std::make_shared<Running>(std::move(stream))); }
+  void Add(std::shared_ptr<StreamState> stream);
   // Returns true if the backend failed as a whole, or memory ran out outside of it. Every stream ends with that error,
   // now and later.
   bool device_lost() const { return device_lost_; }
@@ -123,6 +124,7 @@ class Scheduler {
   std::unique_ptr<Backend> backend_;  // null once the device is lost
   std::atomic<bool> device_lost_ = false;
   Status device_status_;  // not ok once the device is lost
+  std::unique_ptr<Announcer> announcer_;
   Inbox inbox_;
 
   // For occupancy(), on any thread.

@@ -6,6 +6,7 @@
 
 #include "qtts/language.h"
 #include "qtts/resources.h"
+#include "scheduler/announcer.h"
 
 namespace qtts {
 
@@ -228,6 +229,7 @@ bool StreamState::HasRoom(size_t frames) {
 
 bool StreamState::Deliver(Frame frame, const SpeechReport* report) {
   bool missed_end = false;
+  const bool first = frame.index == 0;
   {
     const MutexLock lock(mutex_);
     if (end_reason_ != EndReason::kNone) return false;
@@ -238,7 +240,7 @@ bool StreamState::Deliver(Frame frame, const SpeechReport* report) {
     unread_ = frames_.size();
   }
   readable_.NotifyAll();
-  if (on_change_) on_change_();
+  Announce(first);
   return missed_end;
 }
 
@@ -250,7 +252,13 @@ void StreamState::End(EndReason reason, Status status, std::vector<SpokenWord> w
     if (report != nullptr) report_ = *report;
     EndLocked(reason, std::move(status));
   }
-  if (on_change_) on_change_();
+  Announce(false);
+}
+
+void StreamState::Announce(bool first) {
+  if (!on_change_) return;
+  if (announcer_ == nullptr) return CallReader();
+  announcer_->Announce(shared_from_this(), first);
 }
 
 void StreamState::EndLocked(EndReason reason, Status status) {

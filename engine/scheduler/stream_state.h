@@ -24,6 +24,8 @@
 
 namespace qtts {
 
+class Announcer;
+
 // State shared by a Stream and the scheduler: incoming text, a bounded queue of outgoing frames, and the end of the
 // utterance.
 //
@@ -34,7 +36,7 @@ namespace qtts {
 // Per frame the scheduler takes the lock once.
 //
 // Thread-safe. Owned by the Stream and, while the utterance runs, by the scheduler.
-class StreamState {
+class StreamState : public std::enable_shared_from_this<StreamState> {
  public:
   StreamState(std::shared_ptr<const PromptBuilder> prompts, std::shared_ptr<const Tokenizer> tokenizer,
               const Request& request, size_t lead_frames, std::function<void()> on_change);
@@ -61,6 +63,13 @@ class StreamState {
   // Sets `wake`, which tells the scheduler that this stream may be able to continue. It is called without locks held.
   // Set once, before any function of the reader may be called.
   void SetWake(std::function<void()> wake) { wake_ = std::move(wake); }
+  // Sets who calls the reader for Deliver() and End(), which else do so themselves. It outlives their last call. Set
+  // once, before them.
+  void SetAnnouncer(Announcer* announcer) { announcer_ = announcer; }
+  // Calls the reader's `on_change`, if there is one.
+  void CallReader() const {
+    if (on_change_) on_change_();
+  }
   // Takes the news of the part that is spoken, or will be next.
   TextPart::News TakeNews();
   // Returns the text and the prompt of a complete part, `distance` parts behind the one that is spoken; none if its
@@ -87,6 +96,7 @@ class StreamState {
   Status FillPartLocked() QTTS_REQUIRES(mutex_);
   std::optional<PartSplitter::Piece> NextPieceLocked() QTTS_REQUIRES(mutex_);
   void EndLocked(EndReason reason, Status status) QTTS_REQUIRES(mutex_);
+  void Announce(bool first);
 
   const std::shared_ptr<const PromptBuilder> prompts_;
   const std::shared_ptr<const Tokenizer> tokenizer_;
@@ -94,6 +104,7 @@ class StreamState {
   const size_t lead_frames_;
   const std::function<void()> on_change_;
   std::function<void()> wake_ = [] {};
+  Announcer* announcer_ = nullptr;
 
   mutable Mutex mutex_;
   Condition readable_;
