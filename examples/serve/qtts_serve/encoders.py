@@ -8,6 +8,7 @@ import dataclasses
 import functools
 import struct
 import threading
+import typing
 
 from . import opus
 from .samples import Sink
@@ -24,7 +25,7 @@ class Format:
     media: str  # media type
     elements: str = ""  # the encoder; none for samples as they are, or with `stream`
     stream: type | None = None  # the encoder, where it is none of GStreamer's
-    held: float = 0.0  # seconds of sound that the encoder keeps back at most
+    held: typing.Callable = lambda rate: 0.0  # seconds of sound that the encoder keeps back at most, at a rate
     rates: tuple = RATES  # the first is the default, unless the model's own is among them
     names_rate: bool = False  # the media type has a rate: the bytes do not tell it
 
@@ -38,11 +39,13 @@ FORMATS = {
     "pcm": Format("audio/pcm", names_rate=True),
     "wav": Format("audio/wav"),
     # The rates are those that Opus has an encoder for.
-    "opus": Format("audio/ogg", stream=opus.Stream, held=opus.HELD, rates=(8000, 16000, 24000, 48000)),
-    "flac": Format("audio/flac", "flacenc", held=0.1),
-    "mp3": Format("audio/mpeg", "lamemp3enc target=bitrate bitrate=64 cbr=true", held=0.1),
+    "opus": Format("audio/ogg", stream=opus.Stream, held=lambda _rate: opus.HELD, rates=(8000, 16000, 24000, 48000)),
+    # A block of its own length, 0.2 s at 24 kHz, would keep the first two frames back, and is no smaller.
+    "flac": Format("audio/flac", "flacenc blocksize=480", held=lambda rate: 480 / rate),
+    "mp3": Format("audio/mpeg", "lamemp3enc target=bitrate bitrate=64 cbr=true",
+                  held=lambda rate: (4608 if rate > 24000 else 1920) / rate),
     "aac": Format("audio/aac", "audioconvert ! avenc_aac bitrate=64000 ! aacparse ! audio/mpeg,stream-format=adts",
-                  held=0.1),
+                  held=lambda rate: 2048 / rate),
     # The bytes of G.711, as telephones have them. Types of RFC 3551.
     "g711_ulaw": Format("audio/PCMU", "mulawenc", rates=TELEPHONE, names_rate=True),
     "g711_alaw": Format("audio/PCMA", "alawenc", rates=TELEPHONE, names_rate=True),
@@ -165,7 +168,7 @@ class Encoder:
         self._format = FORMATS[name]
         self._rate = rate
         self._header = header
-        self.held = self._format.held + (RESAMPLER_HELD if rate != RATE else 0.0)
+        self.held = self._format.held(rate) + (RESAMPLER_HELD if rate != RATE else 0.0)
         self._stages = []
         self._in_use = threading.Lock()  # by a worker: a cancelled task does not end its work
         self._closed = False
