@@ -225,6 +225,7 @@ const std::string& Engine::passed_over() const {
   static const std::string none;
   return none;
 }
+int Engine::gpu() const { return -1; }
 bool Engine::beside_host() const { return false; }
 bool Engine::device_lost() const { return false; }
 Occupancy Engine::occupancy() const { return {Slots(), impl_->free_slots, 0}; }
