@@ -31,6 +31,8 @@ constexpr std::string_view kUsage =
     "  --seconds N       of each (default 20)\n"
     "  --frames A-B      of an utterance, at random (default 22-180)\n"
     "  --slots N         (default 1024)\n"
+    "  --read-ahead S    listeners take frames S seconds before they play them, as an application's queues do\n"
+    "                    (default 0)\n"
     "  --model 0.6b|1.7b|1.7b-fast|1.7b-h200 (default 0.6b) on an H100, or an H200\n"
     "  --slower X        the device takes X times as long (default 1)\n"
     "  --hiccups N       of a thousand steps N take 20 ms longer (default 0)\n"
@@ -56,6 +58,7 @@ Options Parse(int argc, char** argv) {
       .Add("--seconds", &options.load.seconds)
       .AddRange("--frames", &options.load.least_frames, &options.load.most_frames, 2)
       .Add("--slots", &options.load.slots)
+      .Add("--read-ahead", &options.load.read_ahead)
       .Add("--model", &model, {"0.6b", "1.7b", "1.7b-fast", "1.7b-h200"})
       .Add("--slower", &options.load.slower)
       .Add("--hiccups", &options.load.hiccups)

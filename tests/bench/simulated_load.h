@@ -102,9 +102,10 @@ struct SimulatedOptions {
   int least_frames = 22;
   int most_frames = 180;
   int slots = 1024;
-  double slower = 1;   // the device takes so many times as long
-  double hiccups = 0;  // of a thousand steps so many take kHiccupMs longer
-  int64_t pages = 0;   // 0: no limit
+  double read_ahead = 0;  // s by which listeners take frames before they play them
+  double slower = 1;      // the device takes so many times as long
+  double hiccups = 0;     // of a thousand steps so many take kHiccupMs longer
+  int64_t pages = 0;      // 0: no limit
   int64_t prompt_rows = 35;
   unsigned seed = 1;
 };
@@ -376,9 +377,10 @@ class SimulatedLoad {
   struct Listener {
     std::shared_ptr<StreamState> stream;
     StreamClock::time_point asked, due;
-    int64_t came = 0;   // frames, and the end
-    int64_t heard = 0;  // frames played
-    bool waits = true;  // for a frame
+    StreamClock::duration ahead{0};  // by which it takes frames before they are played
+    int64_t came = 0;                // frames, and the end
+    int64_t heard = 0;               // frames played
+    bool waits = true;               // for a frame
     bool listed = false;
   };
 
@@ -424,6 +426,11 @@ class SimulatedLoad {
   void Hear(const std::shared_ptr<Listener>& listener) {
     Listener& l = *listener;
     l.listed = false;
+    const auto now = world_.now();
+    if (l.heard > 0 && now < l.due - l.ahead) {
+      world_.At(l.due - l.ahead, [this, listener] { Hear(listener); });
+      return;
+    }
     Frame frame;
     const ReadState state = l.stream->Read(&frame, false);
     if (state == ReadState::kEnd) return End(listener);
@@ -431,26 +438,27 @@ class SimulatedLoad {
       l.waits = true;
       return;
     }
-    const auto now = world_.now();
-    if (std::exchange(l.waits, false)) {
-      if (l.heard > 0) {
-        const double gap = Milliseconds(now - l.due).count();
-        results_.longest_gap = std::max(results_.longest_gap, gap);
-        results_.all_gaps += gap;
-        ++results_.late_of[static_cast<size_t>(std::min<int64_t>(l.heard, 4)) - 1];
-      }
+    l.waits = false;
+    if (l.heard == 0) {
+      l.due = now;
+      l.ahead = Seconds(options_.read_ahead);
+    } else if (now > l.due) {
+      const double gap = Milliseconds(now - l.due).count();
+      results_.longest_gap = std::max(results_.longest_gap, gap);
+      results_.all_gaps += gap;
+      ++results_.late_of[static_cast<size_t>(std::min<int64_t>(l.heard, 4)) - 1];
       l.due = now;
     }
     l.due += kFrame;
     ++l.heard;
     ++results_.frames;
-    world_.At(l.due, [this, listener] { Hear(listener); });
+    world_.At(std::max(now, l.due - l.ahead), [this, listener] { Hear(listener); });
   }
 
   void End(const std::shared_ptr<Listener>& listener) {
     if (listener->stream->end_reason() == EndReason::kBusy) ++results_.refused;
     --speaking_;
-    if (options_.streams > 0) Start();
+    if (options_.streams > 0) world_.At(std::max(world_.now(), listener->due), [this] { Start(); });
   }
 
   const SimulatedOptions options_;
