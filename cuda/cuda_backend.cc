@@ -14,6 +14,7 @@
 #include "device_choice.h"
 #include "encoder/voice_encoder.h"
 #include "frame/frame.h"
+#include "qtts/engine_options.h"
 #include "runtime/code_load.h"
 #include "runtime/device.h"
 #include "runtime/launch.h"
@@ -193,6 +194,28 @@ Result<std::unique_ptr<CudaBackend>> CudaBackend::Create(std::shared_ptr<const C
   }
   QTTS_RETURN_IF_ERROR(loaded.model->sequences().pages().Measure(loaded.UnusedStateBytes()));
   return backend;
+}
+
+Status CudaBackend::AllocateFirstPages() {
+  // Other programs of the card may want some memory, too.
+  constexpr size_t kPartOfFree = 4;
+  Impl& impl = *impl_;
+  const int voices = impl.options.max_slots;
+  if (voices <= kDefaultVoices) return Status::Ok();
+  const auto allocate = [&]() -> Status {
+    for (; impl.used_indices < voices; ++impl.used_indices) {
+      QTTS_RETURN_IF_ERROR(impl.codec->Reset(impl.used_indices, impl.codec_stream.get()));
+    }
+    size_t free = 0;
+    size_t total = 0;
+    QTTS_RETURN_IF_CUDA_ERROR(MeasureMemory(&free, &total), "asking for free memory");
+    KvPages& pages = impl.model->sequences().pages();
+    QTTS_RETURN_IF_ERROR(pages.Reserve(std::min(static_cast<size_t>(voices), free / kPartOfFree / pages.page_bytes())));
+    return pages.Measure(impl.UnusedStateBytes());
+  };
+  // A voice that needs what there is no memory for fails, or waits.
+  Status status = allocate();
+  return status.code() == StatusCode::kResourceExhausted ? Status::Ok() : impl.NoteIfDeviceLost(std::move(status));
 }
 
 Result<LoadMemory> CudaBackend::CountMemory(const Checkpoint& checkpoint, const CudaOptions& options) {

@@ -67,7 +67,9 @@ Status Create(std::shared_ptr<const Checkpoint> checkpoint, const EngineOptions&
               std::unique_ptr<Backend>* backend) {
   QTTS_RETURN_IF_ERROR(CheckTimeout());
   QTTS_ASSIGN_OR_RETURN(const CudaOptions backend_options, BackendOptions(options));
-  QTTS_ASSIGN_OR_RETURN(*backend, CudaBackend::Create(std::move(checkpoint), backend_options));
+  QTTS_ASSIGN_OR_RETURN(auto created, CudaBackend::Create(std::move(checkpoint), backend_options));
+  QTTS_RETURN_IF_ERROR(created->AllocateFirstPages());
+  *backend = std::move(created);
   return Status::Ok();
 }
 

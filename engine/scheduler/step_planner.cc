@@ -59,13 +59,18 @@ bool StepPlanner::TakeFromReady() {
       if (!IsStepDue()) return false;
       gathering_since_.reset();
     }
-    const bool full = step.MakesWay(device) && ready.size() >= step.way_rows;
+    const size_t way_rows = step.MakesWay(device) ? step.WayRows(device) : 0;
+    const bool full =
+        way_rows > 0 &&
+        ready.size() >= std::min(way_rows, std::max(step.way_rows, static_cast<size_t>(device.in_time())));
     if (!step_of_all_ || full) {
       // Those whose readers can't wait for another step take part, however many there are.
       end = std::partition(others, ready.end(),
                            [&](const RunningPtr& r) { return step.ComesAlong(device, r->View(), ready.size(), now); });
       const auto is_low = [&](const RunningPtr& r) { return step.IsLow(r->View(), now); };
-      if (full && (step_of_all_ || std::count_if(end, ready.end(), is_low) >= step.way_low)) end = FillStep(end);
+      if (full && (step_of_all_ || std::count_if(end, ready.end(), is_low) >= step.way_low)) {
+        end = FillStep(end, way_rows);
+      }
     }
   }
   candidates_.assign(std::move_iterator(ready.begin()), std::move_iterator(end));
@@ -122,11 +127,11 @@ void StepPlanner::ListAgain(std::ptrdiff_t rows) {
 }
 
 // Orders the ready streams after `from` by the time at which they need their frames. Returns the end of the first ones,
-// with which those before `from` are a whole step of streams that make way.
-std::vector<RunningPtr>::iterator StepPlanner::FillStep(std::vector<RunningPtr>::iterator from) {
+// with which those before `from` are a step of `way_rows` rows: a whole one of streams that make way.
+std::vector<RunningPtr>::iterator StepPlanner::FillStep(std::vector<RunningPtr>::iterator from, size_t way_rows) {
   const auto now = StreamClock::now();
   const auto taken = static_cast<size_t>(from - lists_->ready.begin());
-  if (taken >= lists_->step.way_rows) return from;
+  if (taken >= way_rows) return from;
   by_need_.clear();
   for (auto next = from; next != lists_->ready.end(); ++next) {
     const StreamView view = (*next)->View();
@@ -136,7 +141,7 @@ std::vector<RunningPtr>::iterator StepPlanner::FillStep(std::vector<RunningPtr>:
   auto place = from;
   for (auto& [needed, running] : by_need_) *place++ = std::move(running);
   by_need_.clear();
-  const size_t rows = std::min(lists_->step.way_rows, lists_->ready.size());
+  const size_t rows = std::min(way_rows, lists_->ready.size());
   return lists_->ready.begin() + static_cast<std::ptrdiff_t>(rows);
 }
 

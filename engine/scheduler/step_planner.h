@@ -38,7 +38,7 @@ class StepPlanner {
   void NoteLow();
   bool TakeFromReady();
   bool IsStepDue();
-  std::vector<RunningPtr>::iterator FillStep(std::vector<RunningPtr>::iterator from);
+  std::vector<RunningPtr>::iterator FillStep(std::vector<RunningPtr>::iterator from, size_t way_rows);
   void YieldToRealTime(double prompts);
   void LimitPartsAhead(const LookAhead& ahead, double prompts);
   void ListAgain(std::ptrdiff_t rows);

@@ -70,6 +70,18 @@ bool StepPolicy::MakesWay(const DeviceView& device) const {
          !(device.low && IsCrowded(device));
 }
 
+size_t StepPolicy::WayRows(const DeviceView& device) const {
+  const auto all = static_cast<size_t>(device.in_time());
+  const double prompts = device.SecondsWithPrompts(0) - device.cost.SecondsOf(0);
+  size_t rows = way_rows;
+  while (rows < all) {
+    const double steps = static_cast<double>(all) / static_cast<double>(rows);
+    if (prompts + steps * device.cost.SecondsOf(static_cast<int64_t>(rows)) <= max_busy_seconds) break;
+    rows += way_multiple;
+  }
+  return rows;
+}
+
 bool StepPolicy::IsLow(const StreamView& stream, StreamClock::time_point now) const {
   return !stream.plays || stream.NeedsFrame(now) < now + low_store;
 }

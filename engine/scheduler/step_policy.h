@@ -33,10 +33,12 @@ struct StepPolicy {
   double low_share = 0.1;
   int64_t settled_frames = 6;
   std::chrono::milliseconds low_store{160};
-  // Where others make way for newcomers, a step of others has `way_rows` rows at most, beside streams that can't wait,
+  // Where others make way for newcomers, a step of others has WayRows() rows at most, beside streams that can't wait,
   // and is submitted `queue_reserve` before the device is done with what was submitted. A newcomer waits for all that
-  // was submitted before. GPUs have graphs for multiples of 128 rows; 256 take less time a row than 128.
+  // was submitted before. GPUs have graphs for multiples of 128 rows; 256 take less time a row than 128, and 1,500 a
+  // third less than 256.
   size_t way_rows = 256;
+  size_t way_multiple = 128;
   std::chrono::milliseconds queue_reserve{5};
   // A whole step of others comes along with newcomers once so many of them have less than `low_store`. Small steps of
   // newcomers would fill the device until the others had none.
@@ -79,6 +81,9 @@ struct StepPolicy {
   // Returns true if others make way for newcomers: unless these join them for want of time. All have to be real-time:
   // steps with others are long in any case.
   bool MakesWay(const DeviceView& device) const;
+  // Returns the number of rows of a step of others that make way: `way_rows`, or so many more that steps of this size
+  // make a frame of all in max_busy_seconds, with the prompts that come meanwhile.
+  size_t WayRows(const DeviceView& device) const;
   // Returns the time from which a step of others that make way is submitted.
   StreamClock::time_point SubmitFrom(const DeviceView& device) const { return device.done_at - queue_reserve; }
   // Returns true if the stream has little sound in store: less than low_store.

@@ -34,16 +34,21 @@ namespace qtts::bench {
 
 // How long the device takes.
 struct DeviceTimes {
-  // Time in ms of a step by its number of rows, contexts of some 130 positions.
+  // Time in ms of a step by its number of rows, contexts of kTablePositions.
   std::vector<std::pair<double, double>> steps;
   double prompt_ms = 0.9;           // a prompt
   double further_prompt_ms = 0.45;  // each further one of the same pass
+  double position_ns = 0;           // each position that a step's streams attend to, above or below those of the table
 
-  double StepMs(double rows) const {
+  static constexpr double kTablePositions = 130;
+
+  // Returns the time of a step that computes `rows` rows for `streams` streams, which attend to `positions` positions.
+  double StepMs(double rows, double streams, double positions) const {
     auto above = steps.begin() + 1;
     while (above + 1 != steps.end() && above->first < rows) ++above;
     const auto below = above - 1;
-    return below->second + (above->second - below->second) * (rows - below->first) / (above->first - below->first);
+    return below->second + (above->second - below->second) * (rows - below->first) / (above->first - below->first) +
+           (positions - kTablePositions * streams) * position_ns / 1e6;
   }
 
   // One H100.
@@ -89,6 +94,49 @@ struct DeviceTimes {
             1.2,
             0.3};
   }
+  // One H200.
+  static DeviceTimes H200Fast17B() {
+    return {{{0, 1.5},
+             {1, 1.6},
+             {2, 1.8},
+             {8, 2.9},
+             {32, 5.4},
+             {64, 7.2},
+             {96, 8.8},
+             {128, 9.8},
+             {192, 12.4},
+             {256, 14.6},
+             {384, 20.2},
+             {512, 25.3},
+             {1024, 45.0},
+             {1792, 73.5},
+             {2048, 83.5},
+             {4096, 165}},
+            1.3,
+            0.3,
+            30};
+  }
+  static DeviceTimes H200Fast06B() {
+    return {{{0, 1.2},
+             {1, 1.3},
+             {2, 1.5},
+             {8, 2.4},
+             {32, 4.6},
+             {64, 6.3},
+             {96, 7.8},
+             {128, 8.8},
+             {192, 11.2},
+             {256, 13.2},
+             {384, 18.0},
+             {512, 22.5},
+             {1024, 40.0},
+             {1792, 66.0},
+             {2048, 74.5},
+             {4096, 148}},
+            0.9,
+            0.25,
+            30};
+  }
 };
 
 struct SimulatedOptions {
@@ -102,11 +150,11 @@ struct SimulatedOptions {
   int least_frames = 22;
   int most_frames = 180;
   int slots = 1024;
-  double read_ahead = 0;  // s by which listeners take frames before they play them
-  double slower = 1;      // the device takes so many times as long
-  double hiccups = 0;     // of a thousand steps so many take kHiccupMs longer
-  int64_t pages = 0;      // 0: no limit
+  double slower = 1;   // the device takes so many times as long
+  double hiccups = 0;  // of a thousand steps so many take kHiccupMs longer
+  int64_t pages = 0;   // 0: no limit
   int64_t prompt_rows = 35;
+  double read_ahead = 0;  // s before they play them listeners take frames, if there are any
   unsigned seed = 1;
 };
 
@@ -116,6 +164,7 @@ struct SimulatedResults {
   int64_t refused = 0;
   std::array<int64_t, 4> late_of = {};   // frames late: 1, 2, 3, and all that follow
   double longest_gap = 0, all_gaps = 0;  // ms
+  double least_store = 1e9;              // ms before its listener needed it that a frame behind the fourth came
   size_t most_at_once = 0;
   int most_parked = 0;
   uint64_t parkings = 0;
@@ -255,9 +304,14 @@ class SimulatedDevice : public Backend, public PagedContexts, public SharedPromp
   }
   int64_t prompt_rows_together() const override { return 512; }
   Status Submit(std::span<const FrameStep> steps) override {
-    for (const FrameStep& step : steps) ++slots_[static_cast<size_t>(step.slot)].submitted;
+    int64_t positions = 0;
+    for (const FrameStep& step : steps) {
+      positions += options_.prompt_rows + ++slots_[static_cast<size_t>(step.slot)].submitted;
+    }
     const double extra = 1000 * hiccup_(random_) < options_.hiccups ? kHiccupMs / options_.slower : 0;
-    Work(options_.times.StepMs(RowsOf(steps.size())) + extra);
+    Work(
+        options_.times.StepMs(RowsOf(steps.size()), static_cast<double>(steps.size()), static_cast<double>(positions)) +
+        extra);
     outstanding_.push_back({{steps.begin(), steps.end()}, done_});
     return Status::Ok();
   }
@@ -377,10 +431,9 @@ class SimulatedLoad {
   struct Listener {
     std::shared_ptr<StreamState> stream;
     StreamClock::time_point asked, due;
-    StreamClock::duration ahead{0};  // by which it takes frames before they are played
-    int64_t came = 0;                // frames, and the end
-    int64_t heard = 0;               // frames played
-    bool waits = true;               // for a frame
+    int64_t came = 0;   // frames, and the end
+    int64_t heard = 0;  // frames played
+    bool waits = true;  // for a frame
     bool listed = false;
   };
 
@@ -419,6 +472,11 @@ class SimulatedLoad {
     const int64_t frame = listener->came++;
     if (frame == 0) results_.first_frames.push_back(after);
     if (frame == 1) results_.first_sounds.push_back(after);
+    if (listener->heard > 3 && !listener->stream->ended() && world_.now() < world_.end()) {
+      const auto in_hand = std::max<int64_t>(static_cast<int64_t>(listener->stream->unread()) - 1, 0) * kFrame;
+      const double store = Milliseconds(listener->due + in_hand - world_.now()).count();
+      results_.least_store = std::min(results_.least_store, store);
+    }
     if (!listener->waits || std::exchange(listener->listed, true)) return;
     world_.At(world_.now(), [this, listener] { Hear(listener); });
   }
@@ -426,11 +484,6 @@ class SimulatedLoad {
   void Hear(const std::shared_ptr<Listener>& listener) {
     Listener& l = *listener;
     l.listed = false;
-    const auto now = world_.now();
-    if (l.heard > 0 && now < l.due - l.ahead) {
-      world_.At(l.due - l.ahead, [this, listener] { Hear(listener); });
-      return;
-    }
     Frame frame;
     const ReadState state = l.stream->Read(&frame, false);
     if (state == ReadState::kEnd) return End(listener);
@@ -438,13 +491,13 @@ class SimulatedLoad {
       l.waits = true;
       return;
     }
+    const auto now = world_.now();
     l.waits = false;
-    if (l.heard == 0) {
-      l.due = now;
-      l.ahead = Seconds(options_.read_ahead);
-    } else if (now > l.due) {
+    if (l.heard == 0) l.due = now;
+    if (now > l.due) {
       const double gap = Milliseconds(now - l.due).count();
       results_.longest_gap = std::max(results_.longest_gap, gap);
+      results_.least_store = 0;
       results_.all_gaps += gap;
       ++results_.late_of[static_cast<size_t>(std::min<int64_t>(l.heard, 4)) - 1];
       l.due = now;
@@ -452,7 +505,7 @@ class SimulatedLoad {
     l.due += kFrame;
     ++l.heard;
     ++results_.frames;
-    world_.At(std::max(now, l.due - l.ahead), [this, listener] { Hear(listener); });
+    world_.At(std::max(now, l.due - Seconds(options_.read_ahead)), [this, listener] { Hear(listener); });
   }
 
   void End(const std::shared_ptr<Listener>& listener) {

@@ -160,6 +160,46 @@ TEST_F(CudaHostTest, WithoutSplitsAFrameOfLongContextsIsOneLaunch) {
   EXPECT_THAT(fake_cuda::misuse(), IsEmpty());
 }
 
+TEST_F(CudaHostTest, ManyVoicesBeginWithoutAnAllocation) {
+  constexpr int kMany = 100;
+  const auto backend = NewBackend(kMany);
+  ASSERT_TRUE(backend->AllocateFirstPages().ok());
+  EXPECT_GE(backend->pages().free, kMany);
+  const std::vector<std::string> calls = CallsOf([&] {
+    std::vector<FrameStep> steps;
+    for (int i = 0; i < kMany; ++i) {
+      steps.push_back({OpenAndPrefill(backend.get(), NewPrompt(config(), 20, &random_)), kNoText});
+    }
+    ASSERT_TRUE(Step(backend.get(), steps).ok());
+  });
+  EXPECT_EQ(Count(calls, "cudaMalloc"), 0);
+  EXPECT_EQ(Count(calls, "cudaMemGetInfo"), 0);
+}
+
+TEST_F(CudaHostTest, FirstPagesOfManyVoicesTakeAQuarterOfTheFreeMemoryAtMost) {
+  const auto first_pages = [this](size_t free) {
+    const auto backend = NewBackend(2000);
+    const size_t before = backend->facts().cache_bytes;
+    fake_cuda::LeaveMemory(0, free);
+    EXPECT_TRUE(backend->AllocateFirstPages().ok());
+    const size_t allocated = backend->facts().cache_bytes - before;
+    fake_cuda::LeaveMemory(0, size_t{16} << 30);
+    return allocated;
+  };
+  const size_t all = first_pages(size_t{15} << 30);
+  const size_t some = first_pages(2 * all);
+  EXPECT_GT(some, 0u);
+  EXPECT_LE(some, all / 2 + all / 20) << "whole blocks of pages";
+  EXPECT_EQ(first_pages(0), 0u) << "voices allocate when they begin";
+}
+
+TEST_F(CudaHostTest, FewVoicesAllocateWhenTheyBegin) {
+  const auto backend = NewBackend(kDefaultVoices);
+  const size_t before = fake_cuda::used_memory(0);
+  ASSERT_TRUE(backend->AllocateFirstPages().ok());
+  EXPECT_EQ(fake_cuda::used_memory(0), before);
+}
+
 TEST_F(CudaHostTest, MoreVoicesThanFitAreRefusedWithTheNumberThatFits) {
   fake_cuda::Reset({{.name = "Half GPU", .memory = size_t{2} << 30}});
   const auto capacity = cuda::CapacityOf(*model_.checkpoint(), Options(-1, kMostVoices));

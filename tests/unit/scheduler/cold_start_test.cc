@@ -35,6 +35,16 @@ SimulatedOptions Crowd(const DeviceTimes& times, int streams, double ramp) {
           .slots = streams + 100};
 }
 
+struct Card {
+  const char* name;
+  DeviceTimes times;
+  int streams;
+};
+const std::vector<Card> kCards = {{"0.6B", DeviceTimes::Exact06B(), 1000},
+                                  {"1.7B on an H200", DeviceTimes::H200Exact17B(), 950},
+                                  {"1.7B, fast, on an H200", DeviceTimes::H200Fast17B(), 1500},
+                                  {"0.6B, fast, on an H200", DeviceTimes::H200Fast06B(), 1600}};
+
 // All listeners that a card holds come within seconds of its start.
 TEST_F(ColdStartTest, NobodyIsLateOrRefused) {
   struct Row {
@@ -56,6 +66,43 @@ TEST_F(ColdStartTest, NobodyIsLateOrRefused) {
       const double most_ms = ramp == 1 ? 1500 : 1000;  // within 1 s they have to wait for each other's prompts
       EXPECT_LE(SimulatedResults::Quantile(results.first_sounds, 0.95), most_ms);
     }
+  }
+}
+
+// A slower device does not hold all: some wait, and nobody is late for them.
+TEST_F(ColdStartTest, NobodyIsLateOnSlowerAndFasterDevices) {
+  for (const Card& card : kCards) {
+    for (const double slower : {0.8, 1.0, 1.2}) {
+      for (const double read_ahead : {0.0, 2.0}) {
+        SCOPED_TRACE(std::string(card.name) + ", " + std::to_string(slower) + " times as slow, read " +
+                     std::to_string(read_ahead) + " s ahead");
+        SimulatedOptions options = Crowd(card.times, card.streams, 4);
+        options.slower = slower;
+        options.read_ahead = read_ahead;
+        const SimulatedResults results = Run(options);
+        EXPECT_EQ(results.late(), 0) << "the longest gap is " << results.longest_gap << " ms";
+        EXPECT_EQ(results.refused, 0);
+        const double p95 = SimulatedResults::Quantile(results.first_sounds, 0.95);
+        EXPECT_TRUE(slower > 1 || p95 <= 500) << p95;
+      }
+    }
+  }
+}
+
+// Steps of 256 rows would take 80 ms of 80 together: newcomers would wait until others ran low, then behind two steps
+// of all.
+TEST_F(ColdStartTest, StepsAreLargeEnoughForAFrameOfAll) {
+  struct Row {
+    Card card;
+    double slower, max_ms;
+  };
+  for (const Row& row : std::vector<Row>{{kCards[2], 0.9, 80}, {kCards[3], 0.9, 60}, {kCards[3], 1, 85}}) {
+    SCOPED_TRACE(std::string(row.card.name) + ", " + std::to_string(row.slower) + " times as slow");
+    SimulatedOptions options = Crowd(row.card.times, row.card.streams, 4);
+    options.slower = row.slower;
+    const SimulatedResults results = Run(options);
+    EXPECT_EQ(results.late(), 0);
+    EXPECT_LE(SimulatedResults::Quantile(results.first_sounds, 0.95), row.max_ms);
   }
 }
 

@@ -200,6 +200,29 @@ TEST(StepPolicyTest, OthersMakeWayWhileTheyLeaveTimeForNewcomersOwnSteps) {
   EXPECT_FALSE(StepPolicy().MakesWay(device));
 }
 
+TEST(StepPolicyTest, StepsOfOthersAreAsLargeAsAFrameOfAllNeeds) {
+  struct Row {
+    const char* name;
+    int real_time;
+    double prompts_a_second;
+    size_t rows;
+  };
+  // 4 ms and 40 us a row: 14.2 ms for 256, 19.4 for 384, 24.5 for 512.
+  for (const Row& row : std::vector<Row>{{"few", 100, 0, 256},
+                                         {"1,200 in 66.8 ms", 1200, 0, 256},
+                                         {"1,300 in 72.3 ms", 1300, 0, 384},
+                                         {"1,420 in 71.6 ms", 1420, 0, 384},
+                                         {"1,500 in 75.6 ms", 1500, 0, 512},
+                                         {"1,200, and prompts of 8 ms", 1200, 100, 384},
+                                         {"a step of all takes 84 ms", 2000, 0, 2048}}) {
+    DeviceView device = DeviceOf(4, row.real_time);
+    device.cost.row = 40e-6;
+    device.cost.prompt = 1e-3;
+    device.prompts_a_second = row.prompts_a_second;
+    EXPECT_EQ(StepPolicy().WayRows(device), row.rows) << row.name;
+  }
+}
+
 TEST(StepPolicyTest, OthersRunLowOnceATenthOfThoseThatHaveSpokenForAWhileDo) {
   const StepPolicy policy;
   EXPECT_FALSE(policy.AreLow(0, 0));
