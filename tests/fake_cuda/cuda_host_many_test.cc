@@ -165,10 +165,12 @@ TEST_F(CudaHostTest, ManyVoicesBeginWithoutAnAllocation) {
   const auto backend = NewBackend(kMany);
   ASSERT_TRUE(backend->AllocateFirstPages().ok());
   EXPECT_GE(backend->pages().free, kMany);
+  const Prompt prompt = NewPrompt(config(), 20, &random_);
+  backend->Close(OpenAndPrefill(backend.get(), prompt));  // allocates room for uploads
   const std::vector<std::string> calls = CallsOf([&] {
     std::vector<FrameStep> steps;
     for (int i = 0; i < kMany; ++i) {
-      steps.push_back({OpenAndPrefill(backend.get(), NewPrompt(config(), 20, &random_)), kNoText});
+      steps.push_back({OpenAndPrefill(backend.get(), prompt), kNoText});
     }
     ASSERT_TRUE(Step(backend.get(), steps).ok());
   });
