@@ -33,6 +33,22 @@ __device__ __forceinline__ uint4 UnpackInt8(const uint2& unit, const Int8Factor&
   return {values(unit.x), values(swapped(unit.x)), values(unit.y), values(swapped(unit.y))};
 }
 
+// Returns a group's scale times kInt8ReducedFactor, twice, from its bits in the low or in the high half of `bits`.
+__device__ __forceinline__ uint32_t LowReducedInt8Factor(uint32_t bits) {
+  return FmaBf16x2(__byte_perm(bits, 0, 0x1010), kInt8ReducedFactor * 0x10001U, 0x80008000);
+}
+__device__ __forceinline__ uint32_t HighReducedInt8Factor(uint32_t bits) {
+  return FmaBf16x2(__byte_perm(bits, 0, 0x3232), kInt8ReducedFactor * 0x10001U, 0x80008000);
+}
+// Returns the reduced values of a lane's eight neighbouring columns. A magnitude and its sign are, as they stand, the
+// subnormal BF16 number code * 2^-133; one product scales them and rounds.
+__device__ __forceinline__ uint4 UnpackReducedInt8(const uint2& unit, uint32_t factor) {
+  constexpr uint32_t kSignsAndMagnitudes = 0x807F807F, kMinusZero = 0x80008000;
+  const auto values = [&](uint32_t word) { return FmaBf16x2(word & kSignsAndMagnitudes, factor, kMinusZero); };
+  const auto swapped = [](uint32_t word) { return __byte_perm(word, 0, 0x2301); };
+  return {values(unit.x), values(swapped(unit.x)), values(unit.y), values(swapped(unit.y))};
+}
+
 }  // namespace qtts::cuda::gemm
 
 #endif  // QTTS_CUDA_GEMM_INT8_CUH_

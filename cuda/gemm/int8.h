@@ -30,13 +30,22 @@ constexpr uint16_t Bf16OfFloat(float x) {
   return static_cast<uint16_t>((bits + 0x7FFFU + (bits >> 16 & 1U)) >> 16);
 }
 
+// Reduced values are a weight's values times 2^-kInt8ReducedExponent. The persistent kernel multiplies them, since they
+// take fewer instructions (UnpackReducedInt8()), and its sums by kInt8SumFactor. Both are exact, so its results are
+// those of the values themselves.
+constexpr int kInt8ReducedExponent = 32;
+constexpr float kInt8SumFactor = 0x1p32F;
+constexpr uint16_t kInt8ReducedFactor = 0x7200;  // 2^(133 - kInt8ReducedExponent), in BF16
+
 // Returns the scale of a group from its largest magnitude, rounded up, so that no code is above 127; as for the CPU's
-// int8. A group with a value that is not finite has the scale NaN, one of zeros or nearly so the scale 0.
+// int8. A group with a value that is not finite has the scale NaN, one of zeros or nearly so the scale 0. Between the
+// limits, 1e-26 and 1.7e10, no reduced value is subnormal and no reduced scale infinite; larger weights become the
+// limit.
 constexpr uint16_t Int8Scale(float largest) {
-  constexpr float kLeast = 1e-30F;
+  constexpr float kLeast = 1e-26F;
   constexpr uint16_t kNaN = 0x7FC0;
   constexpr uint32_t kInfinity = 0x7F800000;
-  constexpr uint32_t kLargest = 0x7BFF;  // 128 times it is finite
+  constexpr uint32_t kLargest = 0x4CFF;
   if ((std::bit_cast<uint32_t>(largest) & kInfinity) == kInfinity) return kNaN;
   if (!(largest > kLeast)) return 0;
   const uint32_t scale = (std::bit_cast<uint32_t>(largest / static_cast<float>(kMaxInt8Code)) + 0xFFFFU) >> 16;

@@ -10,6 +10,7 @@
 #include <cstring>
 #include <deque>
 #include <random>
+#include <type_traits>
 #include <vector>
 
 #include "cuda_device.h"
@@ -26,6 +27,9 @@ inline constexpr int kTalkerVocab = 1040, kPredictorVocab = 528;
 inline constexpr int kPagePositions = 128;
 inline constexpr int kPages = 16;
 inline constexpr int kSlots = kPersistentRows;
+
+// BF16 weights with the values of weights of 8 bits.
+struct ValuesOfInt8 : Bf16Weights {};
 
 // Owns what the kernel's arguments point to.
 class Memory {
@@ -56,7 +60,9 @@ class Memory {
     constexpr float kMost = 0.04F;
     const int tiles = (outputs + tile_outputs - 1) / tile_outputs;
     const size_t bytes = static_cast<size_t>(tiles) * static_cast<size_t>(Storage::TileBytes(columns, tile_outputs));
-    if constexpr (Storage::kForm == WeightForm::kPlain) {
+    if constexpr (std::is_same_v<Storage, ValuesOfInt8>) {
+      return ValuesOf(Weights<Int8Weights>(outputs, columns, tile_outputs), bytes, tile_outputs / 8);
+    } else if constexpr (Storage::kForm == WeightForm::kPlain) {
       return reinterpret_cast<const char*>(Bf16s(bytes / 2, kMost));
     } else {
       auto* const weights = Zeros<char>(bytes);
@@ -75,6 +81,31 @@ class Memory {
   }
 
  private:
+  // Returns `bytes` bytes of BF16: the values of weights of 8 bits, in chunks of `halves` * 8 outputs.
+  const char* ValuesOf(const char* weights, size_t bytes, int halves) {
+    auto* const values = Zeros<uint16_t>(bytes / 2);
+    const int chunk_values = halves * Bf16Weights::kChunkBytes / 2;
+    const int chunks = static_cast<int>(bytes / 2) / chunk_values;
+    for (int i = 0; i < chunks * chunk_values; ++i) {
+      const int half = i % chunk_values / (chunk_values / halves);
+      const int lane = i % (chunk_values / halves) / 8;
+      const char* const chunk = weights + i / chunk_values * (halves * gemm::Int8Layout::kChunkBytes);
+      gemm::Int8Unit unit;
+      std::memcpy(&unit, chunk + (lane * halves + half) * gemm::Int8Layout::kUnitBytes, sizeof(unit));
+      uint16_t scale = 0;
+      std::memcpy(&scale, chunk + halves * gemm::Int8Layout::kCodeBytes + (lane / 4 * halves + half) * 2,
+                  sizeof(scale));
+      // PackInt8() the other way round.
+      const int column = i % 8;
+      const uint32_t word = unit.words[column / 4] >> (column % 2 * 16);
+      const bool later = column % 4 >= 2;
+      const auto magnitude = static_cast<int>(word >> (later ? 8 : 0) & 0x7F);
+      const bool negative = (word >> (later ? 7 : 15) & 1) != 0;
+      values[i] = gemm::Int8Value(magnitude, scale) | static_cast<uint16_t>(negative ? 0x8000 : 0);
+    }
+    return reinterpret_cast<const char*>(values);
+  }
+
   std::minstd_rand random_;
   std::deque<std::vector<char>> blocks_;
 };
@@ -218,6 +249,8 @@ class Comparison {
     EXPECT_TRUE(MakeFrame().template Make<true>(blocks, ring_slots) == expected_)
         << blocks << " blocks, " << ring_slots << " pieces";
   }
+
+  const Results& expected() const { return expected_; }
 
   static constexpr int kManySlots = 8;
 

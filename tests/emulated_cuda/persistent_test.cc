@@ -20,7 +20,9 @@ TEST(EmulatedPersistentKernelTest, TwoRows) { Comparison<kPersistentHidden, 2>(3
 TEST(EmulatedPersistentKernelTest, EightRows) { Comparison<kPersistentHidden, 8>(120).FoldedIsEqual(28, 4); }
 
 TEST(EmulatedPersistentKernelTest, WeightsOf8Bits) {
-  Comparison<kPersistentHidden, 1, Int8Weights>(5).FoldedIsEqual(58, 9);
+  Comparison<kPersistentHidden, 1, Int8Weights> frames(5);
+  frames.FoldedIsEqual(58, 9);
+  EXPECT_TRUE((Comparison<kPersistentHidden, 1, ValuesOfInt8>(5).expected() == frames.expected()));
 }
 
 }  // namespace

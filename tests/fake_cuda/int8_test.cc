@@ -20,7 +20,7 @@ using namespace cuda::gemm;  // NOLINT(google-build-using-namespace): the header
 // Scales with all patterns of the mantissa, at magnitudes of weights, at the smallest and at the largest.
 std::vector<uint16_t> Scales() {
   std::vector<uint16_t> scales = {0x0001, 0x007F};
-  for (const uint16_t exponent : {1, 30, 110, 118, 126, 127, 140, 247}) {
+  for (const uint16_t exponent : {1, 33, 34, 110, 118, 126, 127, 140, 153, 247}) {
     for (uint16_t mantissa = 0; mantissa < 128; ++mantissa) {
       scales.push_back(static_cast<uint16_t>(exponent << 7 | mantissa));
     }
@@ -75,9 +75,29 @@ TEST(Int8, TheKernelsInstructionsGiveTheValue) {
   }
 }
 
+// The same for reduced values, which are BF16(code * 2^-133 * reduced scale).
+TEST(Int8, TheReducedValueIsTheValueTimesAPowerOfTwo) {
+  const uint16_t least = Int8Scale(1.00001e-26F);
+  const uint16_t largest = Int8Scale(std::numeric_limits<float>::max());
+  for (const uint16_t scale : Scales()) {
+    if (scale < least || scale > largest) continue;
+    const float reduced_scale = FloatOfBf16(scale) * FloatOfBf16(kInt8ReducedFactor);
+    ASSERT_TRUE(std::isfinite(reduced_scale)) << scale;
+    for (int code = -kMaxInt8Code; code <= kMaxInt8Code; ++code) {
+      const auto bits = static_cast<uint16_t>(std::abs(code) | (code < 0 ? 0x8000 : 0));
+      ASSERT_EQ(FloatOfBf16(bits), std::ldexp(static_cast<float>(code), -133));
+      const double product = static_cast<double>(FloatOfBf16(bits)) * reduced_scale;
+      const float reduced = FloatOfBf16(Bf16OfFloat(static_cast<float>(product)));
+      ASSERT_EQ(reduced * kInt8SumFactor, FloatOfBf16(Int8Value(code, scale))) << code << " * " << scale;
+      ASSERT_TRUE(code == 0 || std::isnormal(reduced)) << code << " * " << scale;
+    }
+  }
+  static_assert(kInt8SumFactor == float{1ULL << kInt8ReducedExponent});
+}
+
 TEST(Int8, AScaleIsTheSmallestThatKeepsCodesWithin127) {
   std::mt19937 random(2);
-  std::uniform_real_distribution<float> exponent(-60, 60);
+  std::uniform_real_distribution<float> exponent(-60, 33);
   for (int i = 0; i < 10000; ++i) {
     const float largest = std::exp2(exponent(random));
     const uint16_t scale = Int8Scale(largest);
@@ -106,8 +126,8 @@ TEST(Int8, ACodeIsTheNearest) {
 TEST(Int8, GroupsWithoutNumbers) {
   constexpr float kInfinity = std::numeric_limits<float>::infinity();
   EXPECT_EQ(Int8Scale(0), 0);
-  EXPECT_EQ(Int8Scale(1e-31F), 0);
-  EXPECT_EQ(Int8Code(1e-31F, 0), 0);
+  EXPECT_EQ(Int8Scale(1e-27F), 0);
+  EXPECT_EQ(Int8Code(1e-27F, 0), 0);
   for (const float bad : {kInfinity, std::numeric_limits<float>::quiet_NaN()}) {
     const uint16_t scale = Int8Scale(bad);
     EXPECT_TRUE(std::isnan(FloatOfBf16(scale)));
@@ -115,7 +135,7 @@ TEST(Int8, GroupsWithoutNumbers) {
     EXPECT_TRUE(std::isnan(FloatOfBf16(Int8Value(0, scale))));
   }
   const uint16_t largest = Int8Scale(std::numeric_limits<float>::max());
-  EXPECT_TRUE(std::isfinite(128 * FloatOfBf16(largest)));
+  EXPECT_TRUE(std::isfinite(FloatOfBf16(largest) * FloatOfBf16(kInt8ReducedFactor)));
   EXPECT_EQ(Int8Code(std::numeric_limits<float>::max(), largest), 127);
 }
 

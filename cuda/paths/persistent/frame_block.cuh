@@ -170,6 +170,9 @@ class Block {
   // Returns 1 / rms of a staged row.
   template <int kColumns>
   __device__ __forceinline__ float Factor(const PersistentStack& s, int row) const;
+  // Returns the factor of a product's sums with the norm of a staged row.
+  template <int kColumns>
+  __device__ __forceinline__ float SumFactor(const PersistentStack& s, int row) const;
   // Returns the column of the residual stream that thread i keeps for a round, and its row. A thread that has none, in
   // a last round of fewer tiles, gets another one's.
   template <int kHidden, int kRows>

@@ -61,12 +61,11 @@ struct PersistentLayer {
 };
 
 // How weights come into shared memory (weight_ring.cuh): by bulk copies in code for compute capability 9.0 alone, else
-// by cp.async of a warp. A piece is copied and given back as a whole; smaller ones fit better into 99 KiB. It has as
-// many weights in either form.
+// by cp.async of a warp. A piece is copied and given back as a whole; smaller ones fit better into 99 KiB.
 enum class RingCopies { kBulk, kAsync };
 constexpr int PersistentPieceBytes(RingCopies copies, WeightForm weights) {
   constexpr int kPlainChunkBytes = 512;  // of 8 outputs
-  const int chunks = copies == RingCopies::kBulk ? 32 : 16;
+  const int chunks = copies == RingCopies::kBulk || weights == WeightForm::kInt8 ? 32 : 16;
   return chunks * (weights == WeightForm::kInt8 ? gemm::Int8Layout::kChunkBytes : kPlainChunkBytes);
 }
 

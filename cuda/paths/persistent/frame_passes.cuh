@@ -215,7 +215,7 @@ __device__ __forceinline__ void Block<Traits>::RunQkv(const PersistentStack& s, 
             tiles,
             [&](int tile, int row, int m) { return s.qkv + row * kQkvWidth + TileAt(deal, first + tile) * 16 + m; },
             [&](Word* target, int tile, int row, int m, bool valid, const float* partial) {
-              float value = SumOfShares(partial + m, kRows * 16, Factor<kHidden>(s, row));
+              float value = SumOfShares(partial + m, kRows * 16, SumFactor<kHidden>(s, row));
               if (layer.qkv_bias != nullptr) {
                 value = __fadd_rn(value, layer.qkv_bias[TileAt(deal, first + tile) * 16 + m]);
               }
@@ -247,7 +247,7 @@ __device__ __forceinline__ void Block<Traits>::RunGated(const PersistentStack& s
               return s.inner + row * (kIntermediate / 2) + TileAt(deal, first + tile) * 4 + m / 2;
             },
             [&](Word* target, int, int row, int m, bool valid, const float* partial) {
-              const float factor = Factor<kHidden>(s, row);
+              const float factor = SumFactor<kHidden>(s, row);
               const float gate = SumOfShares(partial + m, kRows * 16, factor);
               const float value = Silu<__nv_bfloat16>(gate) * SumOfShares(partial + m + 8, kRows * 16, factor);
               const float next = __shfl_down_sync(~0U, value, 1);
@@ -288,7 +288,7 @@ __device__ __forceinline__ void Block<Traits>::Head(const PersistentStack& s, in
         1, [&](int, int row, int m) { return a.logits + row * kPersistentVocab + tile * 16 + m; },
         [&](Word* target, int, int row, int m, bool valid, const float* partial) {
           const int output = tile * 16 + m;
-          const float value = SumOfShares(partial + m, kStreams * 16, Factor<kHidden>(s, row));
+          const float value = SumOfShares(partial + m, kStreams * 16, SumFactor<kHidden>(s, row));
           if (valid && output < vocab) {
             Publish(target, __float_as_uint(value), logits_epoch);
             kept[row * vocab + output] = value;
@@ -311,7 +311,7 @@ __device__ __forceinline__ void Block<Traits>::Head(const PersistentStack& s, in
       FinishRows<16, 1, kStreams>(
           1, [&](int, int row, int m) { return a.input + row * kPersistentHidden + tile * 16 + m; },
           [&](Word* target, int, int row, int m, bool valid, const float* partial) {
-            float value = SumOfShares(partial + m, kStreams * 16, Factor<kHidden>(s, row));
+            float value = SumOfShares(partial + m, kStreams * 16, SumFactor<kHidden>(s, row));
             if (a.projection_bias != nullptr) value = __fadd_rn(value, a.projection_bias[tile * 16 + m]);
             if (valid) Publish(target, __float_as_uint(value), epoch_);
           });

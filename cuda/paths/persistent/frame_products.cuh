@@ -18,8 +18,13 @@
 // The persistent kernel's products: weights from the ring times staged rows, and their epilogue.
 namespace qtts::cuda::persistent {
 
-// Maximum chunks of 8 outputs that the warps wait for at once, unless a tile has more.
-inline constexpr int kTogetherChunks = 192;
+// Returns how many of `tiles` tiles the warps wait for and multiply at once: as many as divide them and have at most
+// `most` chunks, or one.
+constexpr int TilesTogether(int tiles, int chunks, int most) {
+  int together = tiles;
+  while (together > 1 && (tiles % together != 0 || together * chunks > most)) --together;
+  return together;
+}
 
 // Returns whether no warp's `share` chunks lie in more than two pieces of `chunks` chunks.
 constexpr bool SharesLieInTwoPieces(int share, int chunks) {
@@ -175,7 +180,7 @@ template <typename Traits>
 template <int kColumns, int kHalves, int kTiles, int kRows, bool kSquares, typename StageRows>
 __device__ __forceinline__ void Block<Traits>::Multiply(int tiles, const StageRows& stage) {
   constexpr int kTileChunks = kHalves * (kColumns / kChunk);
-  constexpr int kTogether = kTiles * kTileChunks <= kTogetherChunks ? kTiles : 1;
+  constexpr int kTogether = TilesTogether(kTiles, kTileChunks, Storage::kTogetherChunks);
   Weights<Storage, kColumns, kHalves, kTogether> w;
   Load(&w, tiles);
   stage();
@@ -214,6 +219,14 @@ template <typename Traits>
 template <int kColumns>
 __device__ __forceinline__ float Block<Traits>::Factor(const PersistentStack& s, int row) const {
   return NormFactor(&shared_->squares[squares_][0][row], MaxRows(kStreams), kColumns, s.eps);
+}
+
+template <typename Traits>
+template <int kColumns>
+__device__ __forceinline__ float Block<Traits>::SumFactor(const PersistentStack& s, int row) const {
+  const float factor = Factor<kColumns>(s, row);
+  if constexpr (Storage::kSumFactor == 1) return factor;
+  return __fmul_rn(factor, Storage::kSumFactor);
 }
 
 template <typename Traits>
@@ -256,7 +269,7 @@ __device__ __forceinline__ void Block<Traits>::AddToOwn(int round, int tiles, co
         return target + row * (kHidden / 4) + (TileAt(round * kTiles + tile) * 8 + m) / 4;
       },
       [&](Quad* quad, int tile, int, int m, bool valid, const float* partial) {
-        float value = SumOfShares(partial + m, kRows * 16, 1);
+        float value = SumOfShares(partial + m, kRows * 16, Storage::kSumFactor);
         if (bias != nullptr) value = __fadd_rn(value, bias[TileAt(round * kTiles + tile) * 8 + m]);
         value = __fadd_rn(Own<kHidden, kRows>(round), value);
         SetOwn<kHidden, kRows>(round, value);

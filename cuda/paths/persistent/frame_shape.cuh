@@ -89,7 +89,7 @@ struct FrameTraits {
 
   // Pieces that a warp waits for together at most (Block::Load()). There are at least as many slots.
   static constexpr int kMaxBulkWindow = kFolded && NeedsSmallTiles(kStreams) ? 3 : 6;
-  static constexpr int kMaxAsyncWindow = 3;
+  static constexpr int kMaxAsyncWindow = Storage::kForm == WeightForm::kInt8 ? kMaxBulkWindow : 3;
 };
 
 // The predictor's pass p leads from code p to code p + 1. The first also takes the hidden state, at position 0, in rows

@@ -129,6 +129,7 @@ class RingWriter {
         slots_(slots),
         warps_(Copies::Warps(slots)),
         warp_(Copies::kMaxWarps == 1 ? 0 : warp),
+        skipped_(warp_ * kPieceBytes<Storage>),
         head_(slots, warps_, warp_),
         tail_(slots, warps_, warp_),
         stop_(stop) {}
@@ -140,10 +141,12 @@ class RingWriter {
     if (Copies::kMaxWarps > 1) in_flight_ = max(in_flight_ / warps_, 1);
   }
 
-  // Sends this warp's pieces of `bytes` on, a multiple of Copies::kMaxWarps pieces.
+  // Sends this warp's pieces of `bytes` on, which are whole pieces; unless kCountsPieces, a multiple of
+  // Copies::kMaxWarps pieces.
   __device__ __forceinline__ void Send(const char* source, int bytes) {
     const int step = warps_ * kPieceBytes<Storage>;
-    for (int done = warp_ * kPieceBytes<Storage>; done < bytes; done += step) {
+    int done = kCountsPieces ? skipped_ : warp_ * kPieceBytes<Storage>;
+    for (; done < bytes; done += step) {
       while (!Copies::AllSee(Copies::Passed(&barriers_->empty[head_.slot()], head_.parity() ^ 1))) {
         if (Copies::AnySees(*stop_ != 0)) return;
       }
@@ -156,6 +159,7 @@ class RingWriter {
       ++flying_;
       if (Copies::IsFirst()) atomicAdd(&barriers_->sent, 1U);
     }
+    if (kCountsPieces) skipped_ = done - bytes;
   }
 
   // Drains the ring. The block's memory may be given up only after this.
@@ -164,6 +168,9 @@ class RingWriter {
   }
 
  private:
+  // With large pieces a tile may have an odd number of them, after which it is the other warp's turn.
+  static constexpr bool kCountsPieces = Copies::kMaxWarps > 1 && Storage::kForm == WeightForm::kInt8;
+
   __device__ __forceinline__ void Land() {
     while (!Copies::Passed(&barriers_->full[tail_.slot()], tail_.parity())) {
     }
@@ -175,6 +182,7 @@ class RingWriter {
   char* memory_;
   int slots_;
   int warps_, warp_;
+  int skipped_;  // bytes that are next and that other warps copy
   RingCursor head_, tail_;
   const volatile unsigned* stop_;
   Copies copies_;

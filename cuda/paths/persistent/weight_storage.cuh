@@ -17,8 +17,10 @@ namespace qtts::cuda::persistent {
 // are two of them, one after the other; a tile has its chunks in the order of columns.
 struct Bf16Weights {
   static constexpr WeightForm kForm = WeightForm::kPlain;
-  static constexpr bool kLoadsHalves = true;  // Load() is for one half of a chunk of 16 outputs
-  using Unit = uint4;                         // a lane's part of a chunk of 8 outputs, as it is kept until its product
+  static constexpr int kTogetherChunks = 192;  // of 8 outputs, for which there are registers
+  static constexpr float kSumFactor = 1;       // the product's sums are to be multiplied by
+  static constexpr bool kLoadsHalves = true;   // Load() is for one half of a chunk of 16 outputs
+  using Unit = uint4;                          // a lane's part of a chunk of 8 outputs, as it is kept until its product
   static constexpr int kChunkBytes = UnitFragment::kRows * UnitFragment::kColumns * 2;
 
   static constexpr int TileBytes(int columns, int outputs) { return outputs / 8 * (columns / kChunk) * kChunkBytes; }
@@ -39,6 +41,8 @@ struct Bf16Weights {
 // 8 bits (gemm/int8.h). They are unpacked at their product, to save registers until then.
 struct Int8Weights {
   static constexpr WeightForm kForm = WeightForm::kInt8;
+  static constexpr int kTogetherChunks = 256;
+  static constexpr float kSumFactor = gemm::kInt8SumFactor;
   static constexpr bool kLoadsHalves = false;
   struct Unit {
     uint2 codes;
@@ -63,8 +67,8 @@ struct Int8Weights {
   static __device__ __forceinline__ uint32_t Word(const Unit& unit) { return unit.codes.x & unit.scales; }
   template <int kHalf>
   static __device__ __forceinline__ uint4 Fragment(const Unit& unit) {
-    return gemm::UnpackInt8(unit.codes,
-                            kHalf == 0 ? gemm::LowInt8Factor(unit.scales) : gemm::HighInt8Factor(unit.scales));
+    return gemm::UnpackReducedInt8(
+        unit.codes, kHalf == 0 ? gemm::LowReducedInt8Factor(unit.scales) : gemm::HighReducedInt8Factor(unit.scales));
   }
 };
 
