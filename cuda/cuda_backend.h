@@ -41,9 +41,8 @@ class CudaBackend : public Backend, public PagedContexts, public SharedPrompts {
   // Graphs, and what CUDA itself takes, are not counted. Errors: those of the load.
   static Result<LoadMemory> CountMemory(const Checkpoint& checkpoint, const CudaOptions& options);
   // Allocates the memory in which all voices can begin, with more than kDefaultVoices: the codec's states, and a page
-  // for each, as far as a quarter of the free memory holds them. Otherwise it is allocated as voices begin, and while
-  // another process starts on the machine the driver lets an allocation, and with it all who speak, wait for 0.3 s.
-  // Without memory it does nothing. Errors: kDeviceUnavailable.
+  // for each as far as a quarter of the free memory holds them. Otherwise hundreds of allocations come while others
+  // speak, and launches wait while the driver allocates. Without memory it does nothing. Errors: kDeviceUnavailable.
   Status AllocateFirstPages();
   ~CudaBackend() override;
   CudaBackend(const CudaBackend&) = delete;

@@ -35,8 +35,8 @@ struct StepPolicy {
   std::chrono::milliseconds low_store{160};
   // Where others make way for newcomers, a step of others has WayRows() rows at most, beside streams that can't wait,
   // and is submitted `queue_reserve` before the device is done with what was submitted. A newcomer waits for all that
-  // was submitted before. GPUs have graphs for multiples of 128 rows; 256 take less time a row than 128, and 1,500 a
-  // third less than 256.
+  // was submitted before. GPUs have graphs for multiples of 128 rows; 256 take less time a row than 128. The 1.7B
+  // with the fast codec takes 53 us a row in steps of 294 on an H200, 42 us in steps of 1,746.
   size_t way_rows = 256;
   size_t way_multiple = 128;
   std::chrono::milliseconds queue_reserve{5};
