@@ -33,13 +33,11 @@ constexpr std::string_view kUsage =
     "  --slots N         (default 1024)\n"
     "  --read-ahead S    listeners take frames S seconds before they play them, as an application's queues do\n"
     "                    (default 0)\n"
-    "  --model 0.6b|1.7b|1.7b-fast|1.7b-h200 (default 0.6b) on an H100, or an H200\n"
     "  --model 0.6b|1.7b|1.7b-fast on an H100 (default 0.6b), 1.7b-h200|0.6b-fast-h200|1.7b-fast-h200 on an H200\n"
     "  --slower X        the device takes X times as long (default 1)\n"
     "  --hiccups N       of a thousand steps N take 20 ms longer (default 0)\n"
     "  --pages N         for contexts, of 128 positions (default 0: no limit). The texts are too short for their\n"
     "                    frames, so what the scheduler expects is wrong.\n"
-    "  --read-ahead S    listeners take frames up to S seconds before they play them (default 0)\n"
     "  --seed N          (default 1)\n"
     "The last column is the shortest time in ms before its listener needed it that a frame behind the fourth came.\n"
     "The first frame is silence with preset voices: the second is the first sound. Gaps are counted before an\n"
@@ -66,7 +64,6 @@ Options Parse(int argc, char** argv) {
       .Add("--slower", &options.load.slower)
       .Add("--hiccups", &options.load.hiccups)
       .Add("--pages", &options.load.pages)
-      .Add("--read-ahead", &options.load.read_ahead)
       .Add("--seed", &options.load.seed)
       .Parse(argc, argv);
   if (options.load.streams > 0 && !options.arrivals.empty()) Fail("--arrivals or --streams, not both");
