@@ -12,10 +12,6 @@ import math
 TICK = 0.02  # seconds
 FRAME = 0.08  # seconds
 RESERVE = 0.04  # seconds of sound that a listener still has when the next is written
-# While so many speak, none runs ahead as far as it may at once: the engine would make sound that is played seconds later, and
-# a newcomer's first frame would wait for it. An answer may then be LEAD ahead, and GROWTH more with each second of it.
-CROWD = 16
-LEAD, GROWTH = 0.2, 0.05  # seconds; a share
 GATHERED = 16  # frames that gather between two writes of an answer without a pace, if they come as fast as before
 
 
@@ -63,7 +59,6 @@ class Pace:
 
     def __init__(self, ahead, held=0.0):
         self.ahead = ahead
-        self.shares = False  # many speak
         self._held = held
         self._begin = None
         self.frames = 0  # written; not whole where silence was cut from the first one
@@ -79,9 +74,7 @@ class Pace:
             return math.inf
         if self._begin is None:
             return 2
-        elapsed = now - self._begin
-        ahead = min(self.ahead, LEAD + GROWTH * elapsed) if self.shares else self.ahead
-        return int(2 + (elapsed + ahead) / FRAME - self.frames)
+        return int(2 + (now - self._begin + self.ahead) / FRAME - self.frames)
 
     def late(self, now):
         """Seconds by which the next frame is late, for a listener who began with the first."""
@@ -117,9 +110,6 @@ class Pace:
             # Fewer than READY_FRAMES_WHOLE gather meanwhile; a client that plays them keeps three quarters of what it has.
             in_hand = -self.late(now) / 4 / TICK
             return max(1, min(4, int(in_hand), GATHERED // max(1, pulled)))
-        if self.shares:  # two frames gather, and a little more than is played is taken until the lead is reached
-            longest = 7 if self.allowed(now) > 0 else 8
-        else:
-            longest = min(8 if self._writes < 4 else 16, int(self.ahead / 2 / TICK))
+        longest = 8 if self._writes < 4 else 16
         in_hand = -self.late(now) - self._held - RESERVE
-        return max(1, min(longest, int(in_hand / TICK)))
+        return max(1, min(longest, int(self.ahead / 2 / TICK), int(in_hand / TICK)))

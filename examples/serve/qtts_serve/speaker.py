@@ -26,7 +26,6 @@ FRAME_BYTES = 2 * FRAME_SAMPLES
 # Sound that is kept ready beyond what the engine itself makes ahead: for a listener, and for who takes all that is made,
 # at each tick of the timer.
 READY_FRAMES, READY_FRAMES_WHOLE = 8, 32
-READY_FRAMES_SHARED = 2  # for a listener among many
 # Settings that are kept as the element takes them: most requests have those of one before, and they are made in 0.1 ms.
 STRUCTURES = 64
 
@@ -111,7 +110,7 @@ class Speaker:
         self.broken = ""  # the error after which this pipeline is of no use
         self.loaded = False
         self.tells_words = False  # in `spoken`
-        self.most_ready = 0  # frames that wait for pull() at most; 0: not set yet
+        self.most_ready = READY_FRAMES  # frames that wait for pull()
         self._recording = ""
         self._on_lost = on_lost
         # No preroll: an idle pipeline has nothing to preroll with. The front ends growing utterances itself, and keeps
@@ -191,12 +190,6 @@ class Speaker:
             self.spoken.pulled += len(frame) // 2
         return frames
 
-    def keep_ready(self, most):
-        """Lets at most `most` frames wait for pull()."""
-        if most != self.most_ready:
-            self.most_ready = most
-            self._sound.set_max_buffers(most)
-
     def drop(self):
         """Drops the sound that is ready. Returns whether the utterance is exhausted()."""
         while self.pull(READY_FRAMES_WHOLE):
@@ -241,7 +234,8 @@ class Speaker:
         if trims != self._trims:
             Gst.util_set_object_arg(self._speech, "trim-leading-silence", "true" if trims else "false")
             self._trims = trims
-        self.keep_ready(READY_FRAMES if settings.get("real-time", True) else READY_FRAMES_WHOLE)
+        self.most_ready = READY_FRAMES if settings.get("real-time", True) else READY_FRAMES_WHOLE
+        self._sound.set_max_buffers(self.most_ready)
         return settings
 
     def _refuse(self, otherwise):

@@ -5,8 +5,8 @@ import logging
 import time
 
 from .errors import ApiError
-from .pacing import CROWD, Pace, Timer
-from .speaker import FRAME_BYTES, FRAME_SAMPLES, RATE, READY_FRAMES, READY_FRAMES_SHARED, frames_of
+from .pacing import Pace, Timer
+from .speaker import FRAME_BYTES, FRAME_SAMPLES, RATE, frames_of
 
 log = logging.getLogger("qtts_serve")
 
@@ -165,7 +165,6 @@ class Utterance:
         self._pace = pace
         while not self.cancelled:
             now = time.monotonic()
-            self._share(pace)
             frames, piece = [], b""
             if spoken.started:
                 # No more at once than is ready, so that others have their turn.
@@ -193,13 +192,6 @@ class Utterance:
         if self.frames == 0 and not self.cancelled and (start_frame == 0 or start_frame > spoken.frames):
             raise self._no_sound(start_frame)
 
-    def _share(self, pace):
-        """Lets this utterance run ahead less while many speak."""
-        shares = pace.ahead > 0 and len(self._front.utterances) >= CROWD
-        if shares != pace.shares:
-            pace.shares = shares
-            self._speaker.keep_ready(READY_FRAMES_SHARED if shares else READY_FRAMES)
-
     def _note_sound(self):
         """Tells metrics of sound that was written, after the write: nobody waits for it then."""
         frames, metrics = self.frames, self._front.metrics
@@ -215,7 +207,7 @@ class Utterance:
         """How long to sleep."""
         if not self.spoken.started:
             return Timer.SLOTS  # a message ends it
-        if skip or pulled >= self._speaker.most_ready and not pace.shares:  # more was ready than the appsink holds
+        if skip or pulled >= self._speaker.most_ready:  # more was ready than the appsink holds
             return 1
         return pace.pause(time.monotonic(), pulled)
 

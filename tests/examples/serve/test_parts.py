@@ -19,8 +19,7 @@ from qtts_serve.front import TOKENS_OF_BYTE, Front
 from qtts_serve.pacing import Pace
 from qtts_serve.patience import within
 from qtts_serve.samples import Reports
-from qtts_serve.speaker import READY_FRAMES, READY_FRAMES_SHARED, GObject, Gst, Speaker, Spoken, structure
-from qtts_serve.utterance import Utterance
+from qtts_serve.speaker import GObject, Gst, Speaker, Spoken, structure
 from qtts_serve.workers import Workers, _Results
 
 Gst.init(None)
@@ -90,16 +89,13 @@ class Listener:
     """Hears an utterance whose frames are made at these times, by the policy alone: there is no clock. Ticks come at `phase`
     and every 20 ms after it."""
 
-    def __init__(self, made, held, phase, ahead=2.0, shares=False):
-        self.looks = self.silent = self.writes = 0
-        self.ahead = []  # seconds in hand after each write
-        pace, written, began = Pace(ahead, held), 0, None
-        pace.shares = shares
-        most = READY_FRAMES_SHARED if shares else READY_FRAMES
+    def __init__(self, made, held, phase):
+        self.looks = self.silent = 0
+        pace, written, began = Pace(2.0, held), 0, None
         now = made[0]  # a message tells of the first frame
         while written < len(made):
             self.looks += 1
-            pulled = min(sum(when <= now for when in made) - written, max(0, pace.allowed(now)), most)
+            pulled = min(sum(when <= now for when in made) - written, max(0, pace.allowed(now)))
             if pulled:
                 if written == 0:
                     pace.begin(now)
@@ -107,8 +103,6 @@ class Listener:
                 self.silent += max(0.0, now - began - written * pacing.FRAME + held) if written else 0.0
                 written += pulled
                 pace.frames = written
-                self.writes += 1
-                self.ahead.append(written * pacing.FRAME - (now - began))
             ticks = pace.pause(now, pulled)
             now = phase + pacing.TICK * (math.floor((now - phase) / pacing.TICK + 1e-6) + ticks)
 
@@ -133,48 +127,9 @@ def test_a_frame_that_is_there_in_time_is_heard_in_time(held, pauses, phase):
     assert listener.looks < 5 * 100
 
 
-@pytest.mark.parametrize("phase", [0.0, 0.005, 0.019])
-@pytest.mark.parametrize("pauses", [(0.04, 0.01), (0.04, 0.01, 0.1, 0.072), (0.04, 0.04, 0.06)])
-def test_many_listeners_run_ahead_little_at_first(pauses, phase):
-    listener = Listener(made_at(*pauses, frames=300), opus.HELD, phase, shares=True)
-    assert listener.silent == pytest.approx(0.0, abs=1e-6)
-    assert max(listener.ahead[:20]) <= 0.16 + 0.2 + 0.05 * 20 * 0.16 + 1e-6
-    assert max(listener.ahead) <= 0.16 + 0.2 + 0.05 * 300 * 0.08
-    assert listener.writes <= 0.6 * 300 or pauses[-1] > 0.05
-
-
-def test_many_listeners_have_more_in_hand_with_time():
-    listener = Listener(made_at(0.04, 0.01, frames=300), 0.0, 0.0, shares=True)
-    tenth = listener.ahead[len(listener.ahead) // 10], listener.ahead[-1]
-    assert 0.25 <= tenth[0] <= 0.5 and tenth[1] >= 1.0
-    assert max(Listener(made_at(0.04, 0.01, frames=300), 0.0, 0.0, ahead=0.5, shares=True).ahead) <= 0.16 + 0.5
-
-
-def test_a_listener_who_is_one_of_many_later_takes_no_more_for_a_while():
-    pace = paced(25)
-    pace.shares = True
-    assert pace.allowed(100.0) < 0 and pace.pause(100.0, pulled=0) == 8
-    pace.shares = False
-    assert pace.allowed(100.0) == 2
-
-
 def test_an_engine_that_is_too_slow_is_not_asked_at_each_tick():
     listener = Listener(made_at(0.04, 0.5), 0.0, 0.003)
     assert listener.silent > 40.0 and listener.looks < 8 * 100
-
-
-@pytest.mark.parametrize("speaking, ahead, shares", [(pacing.CROWD, 2.0, True), (pacing.CROWD - 1, 2.0, False), (pacing.CROWD, 0, False)])
-def test_who_shares_the_server_with_many(speaking, ahead, shares):
-    front = types.SimpleNamespace(utterances=set(range(speaking)))
-    utterance = Utterance(front, "http", "whole")
-    utterance._speaker = unittest.mock.Mock()
-    pace = Pace(ahead)
-    for count in (speaking, speaking, 1):
-        front.utterances = set(range(count))
-        utterance._share(pace)
-        assert pace.shares is (shares and count > 1)
-    calls = [call.args for call in utterance._speaker.keep_ready.call_args_list]
-    assert calls == ([(READY_FRAMES_SHARED,), (READY_FRAMES,)] if shares else [])
 
 
 # --- waiting with a limit
