@@ -77,6 +77,30 @@ __device__ __forceinline__ void PlaceRows(const GemmArgs& a, int first, Column* 
   }
 }
 
+// Fills `rows` alone, and loads a column's stream only for rows of earlier frames. Rows of a stream that has nothing to
+// do are among them; nothing that is made of them is stored.
+template <int kCount>
+__device__ __forceinline__ void PlaceRowsAlone(const GemmArgs& a, int first, uintptr_t* rows) {
+  for (int i = static_cast<int>(threadIdx.x); i < a.geometry.taps * kCount; i += static_cast<int>(blockDim.x)) {
+    const int tap = i / kCount;
+    const int lag = (a.geometry.taps - 1 - tap) * a.geometry.dilation;
+    const int column = first + i - tap * kCount;
+    const int b = Divide(column, a.x.by_rows);
+    const int time = column - b * a.x.rows;
+    uintptr_t row = 0;
+    if (column < a.geometry.columns) {
+      if (time >= lag) {
+        row = reinterpret_cast<uintptr_t>(static_cast<const __half*>(a.x.data) +
+                                          static_cast<int64_t>(column - lag) * a.x.channels);
+      } else if (const Column c = ColumnOf(a, column); c.frame >= 0) {
+        const __half* const past = SourceRow<__half>(a.x, b, time, lag, c.state, c.frame);
+        if (past != nullptr) row = reinterpret_cast<uintptr_t>(past) + 1;
+      }
+    }
+    rows[i] = row;
+  }
+}
+
 // Fills `column_scale` where the input is to be normalised; called by all threads.
 __device__ __forceinline__ void ScaleColumns(const GemmArgs& a, int first, int count, float* column_scale) {
   if (a.epilogue.rms_input == nullptr) return;
@@ -131,6 +155,38 @@ __device__ __forceinline__ void PlaceConstants(const GemmArgs& a, int first_tile
     }
   }
 }
+
+// A thread's part of the same: all loads are in flight together, and are awaited where they are stored. Only where a
+// block has a thread for each output.
+struct ConstantLoads {
+  float weight_scale, bias, scale, snake_a, snake_inverse_b;
+
+  __device__ __forceinline__ ConstantLoads(const GemmArgs& a, int first_tile, int tiles) {
+    const int i = static_cast<int>(threadIdx.x);
+    const int m = first_tile * kTileRows + i;
+    const bool there = i < tiles * kTileRows && m < a.geometry.tiles * kTileRows;
+    const bool plain = there && a.epilogue.activation != Activation::kSwiGlu;
+    const bool snake = plain && a.epilogue.out.snake_a != nullptr;
+    const int channel =
+        snake && a.epilogue.stride > 1 ? m - Divide(m, a.epilogue.by_out_channels) * a.epilogue.out.channels : m;
+    weight_scale = there && a.weights.scale != nullptr ? __ldg(a.weights.scale + m) : 1.0F;
+    bias = plain && a.epilogue.bias != nullptr ? __ldg(a.epilogue.bias + m) : 0.0F;
+    scale = plain && a.epilogue.scale != nullptr ? __ldg(a.epilogue.scale + m) : 1.0F;
+    snake_a = snake ? __ldg(a.epilogue.out.snake_a + channel) : 0.0F;
+    snake_inverse_b = snake ? __ldg(a.epilogue.out.snake_inverse_b + channel) : 0.0F;
+  }
+
+  template <int kRows>
+  __device__ __forceinline__ void Store(int tiles, Constants<kRows>* to) const {
+    const int i = static_cast<int>(threadIdx.x);
+    if (i >= tiles * kTileRows) return;
+    to->weight_scale[i] = weight_scale;
+    to->bias[i] = bias;
+    to->scale[i] = scale;
+    to->snake_a[i] = snake_a;
+    to->snake_inverse_b[i] = snake_inverse_b;
+  }
+};
 
 // Loads four neighbouring residuals; zeros where there are none.
 __device__ __forceinline__ float4 ResidualAt(const GemmArgs& a, int column, int m) {
@@ -272,11 +328,11 @@ __device__ __forceinline__ void FinishQuads(const GemmArgs& a, int first_tile, i
 
 // Finishes the sums of a block's tiles from `first_tile` and stores them. `sums(tile, column, row)` gives rows
 // row..row+3 of the block's tile-th weight tile; `first_residual` is FirstResidual() of the same block.
-template <int kRows, typename Sums>
+template <End kEnd = End::kGeneral, int kRows, typename Sums>
 __device__ __forceinline__ void Finish(const GemmArgs& a, int first_tile, int first_column, int columns,
                                        const Column* places, const float* column_scale,
                                        const Constants<kRows>& constants, float4 first_residual, const Sums& sums) {
-  const bool gated = a.epilogue.activation == Activation::kSwiGlu;
+  const bool gated = kEnd == End::kGeneral && a.epilogue.activation == Activation::kSwiGlu;
   const int quads = a.geometry.by_quads.value;
   for (int e = static_cast<int>(threadIdx.x); e < quads * columns; e += static_cast<int>(blockDim.x)) {
     const int n = Divide(e, a.geometry.by_quads);
@@ -284,9 +340,9 @@ __device__ __forceinline__ void Finish(const GemmArgs& a, int first_tile, int fi
     const Column place = places[n];
     const int tile = gated ? quad / 2 : quad / 4;
     if (place.frame < 0 || first_tile + tile >= a.geometry.tiles) continue;
-    FinishQuads<End::kGeneral, 1>(
+    FinishQuads<kEnd, 1>(
         a, first_tile, tile, gated ? quad % 2 * 4 : quad % 4 * 4, {first_column + n}, {place},
-        {a.epilogue.rms_input != nullptr ? column_scale[n] : 1.0F}, constants,
+        {kEnd == End::kGeneral && a.epilogue.rms_input != nullptr ? column_scale[n] : 1.0F}, constants,
         [&](int, int, int m) {
           return e == static_cast<int>(threadIdx.x) ? first_residual : ResidualAt(a, first_column + n, m);
         },

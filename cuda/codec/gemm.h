@@ -79,6 +79,11 @@ cudaError_t PrepareStagedGemms(const DeviceTraits& device);
 cudaError_t LaunchStagedGemm(const GemmArgs& args, const GemmTile& tile, const DeviceTraits& device,
                              cudaStream_t stream);
 
+// Returns true if there is a kernel of its own for such a linear layer. It gives the bits of all others.
+bool LinearTakes(const GemmArgs& args, Planes x_planes);
+cudaError_t PrepareLinearGemms();
+cudaError_t LaunchLinearGemm(const GemmArgs& args, Planes x_planes, const DeviceTraits& device, cudaStream_t stream);
+
 inline constexpr int kWideTiles = 6;  // weight tiles per thread block: 2 warps of 3
 // Returns true if the device has the shared memory for kWide with such thread blocks; for up to 64 columns, every
 // device does.

@@ -97,6 +97,7 @@ cudaError_t PrepareKernels(DeviceTraits* traits) {
   traits->clusters = false;
   if (device->CanRunClusters()) error = ClusterGemmsFit(*traits, &traits->clusters);
   if (error == cudaSuccess) error = PrepareHalfGemms(*traits);
+  if (error == cudaSuccess) error = PrepareLinearGemms();
   if (error == cudaSuccess && traits->clusters) error = PrepareClusterGemms();
   if (error == cudaSuccess && traits->warpgroups) error = PrepareWarpgroupGemms(*traits);
   if (error == cudaSuccess && traits->warpgroups) error = PrepareWarpgroupUnits(*traits);
@@ -118,6 +119,11 @@ cudaError_t LaunchGemm(const GemmArgs& args, Planes x_planes, const GemmTile& ti
     case GemmForm::kStaged:
       return LaunchStagedGemm(args, tile, device, stream);
     case GemmForm::kNarrow:
+      // Elsewhere kernels overlap, and the long beginning of narrow blocks is hidden.
+      if (!device.programmatic_launch && LinearTakes(args, x_planes)) {
+        return LaunchLinearGemm(args, x_planes, device, stream);
+      }
+      break;
     case GemmForm::kWide:
       break;
   }

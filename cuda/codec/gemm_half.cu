@@ -4,6 +4,7 @@
 #include "codec/epilogue.cuh"
 #include "codec/gemm.h"
 #include "codec/half_math.cuh"
+#include "codec/narrow_parts.cuh"
 #include "runtime/async_copy.cuh"
 #include "runtime/fragment.h"
 
@@ -11,110 +12,14 @@
 namespace qtts::cuda::codec {
 namespace {
 
-constexpr int kSumStride = 20;  // floats of a column of 16 sums: spreads the lanes over all banks
-
-constexpr size_t RowBytes(int taps, int columns) { return static_cast<size_t>(taps) * columns * sizeof(uintptr_t); }
-
 constexpr size_t NarrowSharedBytes(int warps, int columns, int taps) {
   return static_cast<size_t>(warps) * columns * kSumStride * sizeof(float) + RowBytes(taps, columns);
 }
 
-// Stores a warp's sums of 16 weight rows and kColumnTiles * 8 columns to `to`, [column][stride].
-template <int kColumnTiles>
-__device__ __forceinline__ void StoreSums(const float (&sum)[kColumnTiles][4], int lane, int stride, float* to) {
-#pragma unroll
-  for (int j = 0; j < kColumnTiles; ++j) {
-    float* const at =
-        to + (j * SumFragment::kColumns + SumFragment::Column(lane, 0)) * stride + SumFragment::Row(lane, 0);
-    at[0] = sum[j][0];
-    at[stride] = sum[j][1];
-    at[8] = sum[j][2];
-    at[stride + 8] = sum[j][3];
-  }
-}
-
-// A warp's weights of one tile's segment after the other, kDepth chunks of them in registers.
-template <int kPlanes, int kDepth>
-class NarrowWeights {
- public:
-  __device__ __forceinline__ NarrowWeights(const GemmArgs& arguments, int warp_tile, int lane)
-      : a(arguments), warp_tile_(warp_tile), lane_(lane) {}
-
-  // Returns this lane's part of the weights of a group's tile; a plane of a chunk is 64 apart, its second step 32. A
-  // tile beyond the last repeats it; nothing of it is stored.
-  __device__ __forceinline__ const uint4* Of(int group) const {
-    const int tile = min(group + warp_tile_, a.geometry.tiles - 1);
-    return static_cast<const uint4*>(a.weights.data) + static_cast<int64_t>(tile) * a.geometry.chunks * (64 * kPlanes) +
-           lane_;
-  }
-  __device__ __forceinline__ void Load(int d, const uint4* weights, int chunk) {
-#pragma unroll
-    for (int step = 0; step < 2; ++step) {
-#pragma unroll
-      for (int p = 0; p < kPlanes; ++p) w[d][step][0][p] = __ldg(weights + (chunk * kPlanes + p) * 64 + step * 32);
-    }
-  }
-
-  uint4 w[kDepth][2][1][kPlanes];  // [step]
-
- private:
-  const GemmArgs& a;
-  const int warp_tile_, lane_;
-};
-
-// A warp's columns of a segment, kDepth chunks of them in registers.
-template <int kColumnTiles, int kPlanes, int kDepth>
-class NarrowColumns {
- public:
-  __device__ __forceinline__ NarrowColumns(const GemmArgs& arguments, const uintptr_t* rows, int segment, int begin,
-                                           int lane)
-      : a(arguments),
-        rows_(rows),
-        first_block_(a.geometry.groups > 1 ? segment * a.geometry.by_group_blocks.value : 0),
-        begin_(begin),
-        lane_(lane) {
-    GoToBegin();
-  }
-
-  __device__ __forceinline__ void GoToBegin() {
-    const int in_group = begin_ - first_block_ * a.geometry.taps;
-    next_tap_ = Divide(in_group, a.geometry.by_group_blocks);
-    next_block_ = first_block_ + in_group - next_tap_ * a.geometry.by_group_blocks.value;
-  }
-  // Loads the next chunk: of each eight columns the lane's row of the chunk's tap.
-  __device__ __forceinline__ void Load(int d) {
-#pragma unroll
-    for (int j = 0; j < kColumnTiles; ++j) {
-      const uintptr_t row = rows_[next_tap_ * (kColumnTiles * 8) + j * 8 + UnitFragment::Row(lane_)];
-      const __half* from = reinterpret_cast<const __half*>(row & ~uintptr_t{1}) + next_block_ * kChannelBlock +
-                           UnitFragment::Column(lane_);
-#pragma unroll
-      for (int p = 0; p < kPlanes; ++p) {
-        x[d][j][p] = {0, 0, 0, 0};
-        if (row != 0) x[d][j][p] = __ldcg(reinterpret_cast<const uint4*>(from));
-        from += (row & 1) != 0 ? a.x.history_plane : a.x.plane;
-      }
-    }
-    if (++next_block_ == first_block_ + a.geometry.by_group_blocks.value) {
-      next_block_ = first_block_;
-      ++next_tap_;
-    }
-  }
-
-  uint4 x[kDepth][kColumnTiles][kPlanes];
-
- private:
-  const GemmArgs& a;
-  const uintptr_t* const rows_;
-  const int first_block_;  // of the segment's group
-  const int begin_, lane_;
-  int next_tap_, next_block_;
-};
-
 // Multiplies few columns; a segment is a part of the only group, or a group. Each warp sums one segment of one weight
 // tile for all the block's columns, loading operands straight into registers, kDepth chunks ahead; blocks go through
 // groups of tiles.
-template <int kColumnTiles, int kPlanes, int kDepth>
+template <int kColumnTiles, int kPlanes, int kDepth, End kEnd>
 __global__ void __launch_bounds__(512, 1) NarrowGemm(const __grid_constant__ GemmArgs a) {
   constexpr int kColumns = kColumnTiles * 8;
   extern __shared__ __align__(16) float partial[];  // [segment][tile][column][kSumStride], then the rows
@@ -143,8 +48,11 @@ __global__ void __launch_bounds__(512, 1) NarrowGemm(const __grid_constant__ Gem
   // Prefetches the rest of the segment into L2 while the kernel before is busy, a line (8) per lane.
   for (int i = (begin + kDepth) * (64 * kPlanes) + lane * 7; i < end * (64 * kPlanes); i += 256)
     PrefetchL2(weights + i);
-  PlaceRows<kColumns>(a, first_column, places, rows);
-  PlaceConstants(a, first_tile, tiles, &constants);
+  const ConstantLoads first_constants(a, first_tile, tiles);
+  const int thread = static_cast<int>(threadIdx.x);
+  Column place = {nullptr, 0, 0, -1};
+  if (thread < kColumns) place = ColumnOf(a, first_column + thread);
+  PlaceRowsAlone<kColumns>(a, first_column, rows);
   NarrowColumns<kColumnTiles, kPlanes, kDepth> x(a, rows, segment, begin, lane);
   __syncthreads();
   WaitForPrevious();
@@ -154,7 +62,9 @@ __global__ void __launch_bounds__(512, 1) NarrowGemm(const __grid_constant__ Gem
     if (begin + d < end) x.Load(d);
   }
   float4 residual = FirstResidual(a, first_tile, first_column);
-  ScaleColumns(a, first_column, kColumns, column_scale);
+  if constexpr (kEnd == End::kGeneral) ScaleColumns(a, first_column, kColumns, column_scale);
+  first_constants.Store(tiles, &constants);
+  if (thread < kColumns) places[thread] = place;
   for (;;) {
     const int next_tile = first_tile + step_tiles;
     const bool more = next_tile < a.geometry.tiles;
@@ -182,7 +92,7 @@ __global__ void __launch_bounds__(512, 1) NarrowGemm(const __grid_constant__ Gem
 #pragma unroll
       for (int d = 0; d < kDepth; ++d) x.Load(d);
     }
-    Finish(a, first_tile, first_column, kColumns, places, column_scale, constants, residual, [&](int t, int n, int r) {
+    const auto sums = [&](int t, int n, int r) {
       const float* from = partial + (t * kColumns + n) * kSumStride + r;
       float4 total = *reinterpret_cast<const float4*>(from);
 #pragma unroll 4
@@ -191,7 +101,8 @@ __global__ void __launch_bounds__(512, 1) NarrowGemm(const __grid_constant__ Gem
         total = Plus(total, *reinterpret_cast<const float4*>(from));
       }
       return total;
-    });
+    };
+    Finish<kEnd>(a, first_tile, first_column, kColumns, places, column_scale, constants, residual, sums);
     if (!more) return;
     first_tile = next_tile;
     weights = next_weights;
@@ -473,10 +384,26 @@ template <int kPlanes>
 struct Kernels {
   // More planes, more registers a chunk: fewer chunks are loaded ahead.
   static constexpr bool kOne = kPlanes == 1;
+  template <End kEnd>
   static constexpr auto Narrow(int columns) {
-    return columns == 8    ? NarrowGemm<1, kPlanes, (kOne ? 6 : 3)>
-           : columns == 16 ? NarrowGemm<2, kPlanes, (kOne ? 4 : 2)>
-                           : NarrowGemm<4, kPlanes, (kOne ? 2 : 1)>;
+    return columns == 8    ? NarrowGemm<1, kPlanes, (kOne ? 6 : 3), kEnd>
+           : columns == 16 ? NarrowGemm<2, kPlanes, (kOne ? 4 : 2), kEnd>
+                           : NarrowGemm<4, kPlanes, (kOne ? 2 : 1), kEnd>;
+  }
+  static constexpr auto Narrow(int columns, End end) {
+    switch (end) {
+      case End::kPlain:
+        return Narrow<End::kPlain>(columns);
+      case End::kOperand:
+        return Narrow<End::kOperand>(columns);
+      case End::kResidual:
+        return Narrow<End::kResidual>(columns);
+      case End::kTransposed:
+        return Narrow<End::kTransposed>(columns);
+      case End::kGeneral:
+        break;
+    }
+    return Narrow<End::kGeneral>(columns);
   }
   static constexpr auto Wide(int columns) {
     return columns == 32 ? WideGemm<1, kPlanes> : columns == 64 ? WideGemm<2, kPlanes> : WideGemm<4, kPlanes>;
@@ -497,7 +424,7 @@ struct Kernels {
     const int at_once = device.processors * (16 / warps);
     blocks_y = std::min(blocks_y, std::max(1, at_once / blocks_x));
     const dim3 grid(static_cast<unsigned>(blocks_x), static_cast<unsigned>(blocks_y));
-    return LaunchChained(Narrow(tile.columns), grid, warps * 32,
+    return LaunchChained(Narrow(tile.columns, EndOf(args.epilogue)), grid, warps * 32,
                          NarrowSharedBytes(warps, tile.columns, args.geometry.taps), args, device, stream);
   }
 
@@ -513,8 +440,11 @@ struct Kernels {
       if (error != cudaSuccess) return error;
     }
     for (const int columns : {8, 16, 32}) {
-      const cudaError_t error = PrepareKernel(Narrow(columns), NarrowSharedBytes(kMaxSegments, columns, kMaxTaps));
-      if (error != cudaSuccess) return error;
+      for (const End end : {End::kGeneral, End::kPlain, End::kOperand, End::kResidual, End::kTransposed}) {
+        const cudaError_t error =
+            PrepareKernel(Narrow(columns, end), NarrowSharedBytes(kMaxSegments, columns, kMaxTaps));
+        if (error != cudaSuccess) return error;
+      }
     }
     return cudaSuccess;
   }

@@ -203,7 +203,7 @@ struct DeviceTraits {
 
 // How a product is divided into thread blocks. The results are the same.
 enum class GemmForm : int32_t {
-  kNarrow,     // warps of a block share the sum
+  kNarrow,     // warps of a block share the sum; linear layers have a kernel of their own where kernels can't overlap
   kCluster,    // small blocks, in clusters, share the sum, a group each
   kWide,       // a block's warps share operands through shared memory
   kWarpgroup,  // warpgroups multiply, for very many columns

@@ -38,7 +38,7 @@ using testing::CodecShape;
 using testing::RandomCodec;
 
 constexpr uint32_t kSeed = 20261124;
-constexpr int kIdleRow = 17;
+constexpr size_t kIdleRow = 17;
 constexpr int kPoison = 0x55;
 
 void ExpectCuda(cudaError_t error) { ASSERT_EQ(error, cudaSuccess) << cudaGetErrorString(error); }
@@ -96,12 +96,12 @@ class CodecProductsTest : public ::testing::Test {
     return bytes;
   }
 
-  // Products, and residual units in one kernel.
+  // Products, residual units in one kernel, and linear layers with a kernel of their own.
   struct Compared {
-    int products = 0, units = 0;
+    int products = 0, units = 0, linear = 0;
   };
   // Compares the kernels of each product of a frame of `streams` that has one for many columns, and of each residual
-  // unit, as on a device with these traits; returns their number.
+  // unit and linear layer, as on a device with these traits; returns their number.
   Compared CompareTiles(const RandomCodec& codec, cuda::CodecPrecision precision, int streams,
                         const cuda::codec::DeviceTraits& traits);
 
@@ -206,10 +206,11 @@ CodecProductsTest::Compared CodecProductsTest::CompareTiles(const RandomCodec& c
   Operand{state_memory->data(), Halves(count * builder.state_bytes() / sizeof(uint16_t))}.Put();
   std::vector<std::byte*> places;
   std::vector<int32_t> frames;
+  const size_t idle_row = count > kIdleRow ? kIdleRow : count > 1 ? count / 2 : count;
   for (size_t i = 0; i < count; ++i) {
     places.push_back(state_memory->as<std::byte>() + i * builder.state_bytes());
     constexpr int32_t kFrames[] = {0, 1, 2, 100, 37};
-    frames.push_back(i == kIdleRow ? -1 : kFrames[i % std::size(kFrames)]);
+    frames.push_back(i == idle_row ? -1 : kFrames[i % std::size(kFrames)]);
   }
   const auto& first = std::get<cuda::codec::DequantizeArgs>(steps.front());
   ExpectCuda(cudaMemcpy(first.states, places.data(), count * sizeof(places[0]), cudaMemcpyHostToDevice));
@@ -248,6 +249,17 @@ CodecProductsTest::Compared CodecProductsTest::CompareTiles(const RandomCodec& c
         ExpectCuda(LaunchGemm(second, gemm->x_planes, tile, traits, nullptr));
       });
       ExpectSame(RunOn(inputs, results, [&] { ExpectCuda(LaunchUnit(args, second, gemm->unit, traits, nullptr)); }),
+                 expected);
+    }
+    if (cuda::codec::LinearTakes(args, gemm->x_planes)) {
+      SCOPED_TRACE("a linear layer of " + std::to_string(geometry.tiles * cuda::codec::kTileRows) + " outputs");
+      ++compared.linear;
+      const std::vector<Operand> inputs = InputsOf(args);
+      const std::array<Result2D, 3> results = results_of(args);
+      const GemmTile wide = {GemmForm::kWide, 32, cuda::codec::kWideTiles};
+      const std::vector<std::vector<uint8_t>> expected =
+          RunOn(inputs, results, [&] { ExpectCuda(LaunchGemm(args, gemm->x_planes, wide, traits, nullptr)); });
+      ExpectSame(RunOn(inputs, results, [&] { ExpectCuda(LaunchLinearGemm(args, gemm->x_planes, traits, nullptr)); }),
                  expected);
     }
     const bool has_many = std::any_of(tiles.begin(), tiles.end(), [](const GemmTile& t) {
@@ -324,6 +336,21 @@ INSTANTIATE_TEST_SUITE_P(Cards, CodecProductsOfCardTest,
                            const bool exact = std::get<1>(of.param) == cuda::CodecPrecision::kExact;
                            return "card" + std::to_string(std::get<0>(of.param)) + (exact ? "_exact" : "_fast");
                          });
+
+// Any number of columns that the kernel takes, one of them idle, and both numbers of segments.
+TEST_F(CodecProductsTest, TheKernelOfLinearLayersGivesTheBitsOfOthers) {
+  CodecShape shape = CodecShape::Released();
+  shape.layers = 1;
+  const RandomCodec codec(shape, kSeed);
+  for (const auto precision : {cuda::CodecPrecision::kFast, cuda::CodecPrecision::kExact}) {
+    for (const int streams : {1, 4, 8}) {
+      SCOPED_TRACE(std::to_string(streams) + " streams");
+      // Queries, keys and values, the attention's output, gate and up, down.
+      EXPECT_EQ(CompareTiles(codec, precision, streams, Cards().front().traits).linear, 4);
+    }
+    EXPECT_EQ(CompareTiles(codec, precision, 9, Cards().front().traits).linear, 0);
+  }
+}
 
 // Widths for each shape of tile and for residual units in one kernel, with minimal work for compute-sanitizer.
 TEST_F(CodecProductsTest, SmallForTheSanitizer) {
