@@ -48,11 +48,17 @@ __global__ void __launch_bounds__(512, 1) NarrowGemm(const __grid_constant__ Gem
   // Prefetches the rest of the segment into L2 while the kernel before is busy, a line (8) per lane.
   for (int i = (begin + kDepth) * (64 * kPlanes) + lane * 7; i < end * (64 * kPlanes); i += 256)
     PrefetchL2(weights + i);
+#if __CUDA_ARCH__ >= 900
+  PlaceRows<kColumns>(a, first_column, places, rows);
+  PlaceConstants(a, first_tile, tiles, &constants);
+#else
+  // Nothing of this is hidden: constants are awaited once the columns are on their way.
   const ConstantLoads first_constants(a, first_tile, tiles);
   const int thread = static_cast<int>(threadIdx.x);
   Column place = {nullptr, 0, 0, -1};
   if (thread < kColumns) place = ColumnOf(a, first_column + thread);
   PlaceRowsAlone<kColumns>(a, first_column, rows);
+#endif
   NarrowColumns<kColumnTiles, kPlanes, kDepth> x(a, rows, segment, begin, lane);
   __syncthreads();
   WaitForPrevious();
@@ -63,8 +69,10 @@ __global__ void __launch_bounds__(512, 1) NarrowGemm(const __grid_constant__ Gem
   }
   float4 residual = FirstResidual(a, first_tile, first_column);
   if constexpr (kEnd == End::kGeneral) ScaleColumns(a, first_column, kColumns, column_scale);
+#if !(__CUDA_ARCH__ >= 900)
   first_constants.Store(tiles, &constants);
   if (thread < kColumns) places[thread] = place;
+#endif
   for (;;) {
     const int next_tile = first_tile + step_tiles;
     const bool more = next_tile < a.geometry.tiles;
@@ -424,7 +432,8 @@ struct Kernels {
     const int at_once = device.processors * (16 / warps);
     blocks_y = std::min(blocks_y, std::max(1, at_once / blocks_x));
     const dim3 grid(static_cast<unsigned>(blocks_x), static_cast<unsigned>(blocks_y));
-    return LaunchChained(Narrow(tile.columns, EndOf(args.epilogue)), grid, warps * 32,
+    const End end = device.programmatic_launch ? End::kGeneral : EndOf(args.epilogue);
+    return LaunchChained(Narrow(tile.columns, end), grid, warps * 32,
                          NarrowSharedBytes(warps, tile.columns, args.geometry.taps), args, device, stream);
   }
 
