@@ -138,13 +138,14 @@ template <int kRows, bool kSquares, typename W>
 __device__ __forceinline__ void Block<Traits>::Multiply(const W& w, int first) {
   constexpr int kSpans = ShareOf(W::kColumns) / 128;
   static_assert(!kSquares || 2 * W::kShare >= kSquaresSteps);
-  const int own_row = UnitFragment::Row(lane_);
+  // The matrix instruction has eight rows. Those that there are not are the last one again: nobody reads their sums.
+  const int own_row = min(UnitFragment::Row(lane_), kRows - 1);
   const __nv_bfloat16* const stage =
       Stage<W::kColumns, kRows>() + own_row * StageStride(W::kColumns) + UnitFragment::Column(lane_);
   float sums[W::kTogether][4] = {};
 #pragma unroll
   for (int c = 0; c < W::kShare; ++c) {
-    const uint4 b = own_row < kRows ? *reinterpret_cast<const uint4*>(stage + c * kChunk) : uint4{};
+    const uint4 b = *reinterpret_cast<const uint4*>(stage + c * kChunk);
 #pragma unroll
     for (int t = 0; t < W::kTogether; ++t) {
       const uint4 low = Storage::template Fragment<0>(w.chunks[c][t][0]);

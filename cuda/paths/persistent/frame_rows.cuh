@@ -190,12 +190,13 @@ __device__ __forceinline__ float4 Block<Traits>::InputAt(int pass, int row, int 
 
 template <typename Traits>
 __device__ __forceinline__ void Block<Traits>::AwaitIds() {
-  id_ = -1;
-  if (lane_ < kStreams) {
-    const Word* const word = a.ids + lane_;
-    id_ = static_cast<int>(Await(LoadWord(word), word, id_epoch_, patience_));
-  }
-  __syncwarp();
+  const Word* const word = a.ids + min(lane_, kStreams - 1);
+  uint2 seen;
+  patience_.Await([&] {
+    seen = LoadWord(word);
+    return seen.y == id_epoch_;
+  });
+  id_ = lane_ < kStreams ? static_cast<int>(seen.x) : -1;
 }
 
 template <typename Traits>

@@ -72,11 +72,12 @@ class Patience {
     return false;
   }
 
-  // Awaits that look() is true.
+  // Awaits, by a whole warp, that look() is true in all lanes, which leave together (RingReader).
   template <typename Look>
   __device__ __forceinline__ void Await(const Look& look) const {
     unsigned looks = 0;
-    while (!look() && Lasts(&looks)) {
+    while (__all_sync(~0U, look()) == 0) {
+      if (__all_sync(~0U, Lasts(&looks)) == 0) return;
     }
   }
 
