@@ -58,7 +58,9 @@ inline unsigned __ballot_sync(unsigned /*mask*/, bool value,
 }
 inline int __all_sync(unsigned mask, bool value,
                       const qtts::emulated::Place& place = qtts::emulated::Place::current()) {
-  return __ballot_sync(mask, value, place) == ~0U ? 1 : 0;
+  if (__ballot_sync(mask, value, place) == ~0U) return 1;
+  qtts::emulated::Poll(place);  // most votes that fail are a wait's, for other warps
+  return 0;
 }
 inline int __any_sync(unsigned mask, bool value,
                       const qtts::emulated::Place& place = qtts::emulated::Place::current()) {
