@@ -141,8 +141,8 @@ class Engine : public std::enable_shared_from_this<Engine> {
   // Starts an utterance: checks the request, tokenizes, builds the prompt and queues it. A text too long for the model
   // is refused at once with kResourceExhausted.
   //
-  // `on_change`, if given, is called from a thread of the engine after a frame or the end became readable; from one at a
-  // time. It must not block or call the stream. The last call may come during or just after the destruction of the
+  // `on_change`, if given, is called from a thread of the engine after a frame or the end became readable; from one at
+  // a time. It must not block or call the stream. The last call may come during or just after the destruction of the
   // stream, so it must own everything that it uses.
   Result<std::unique_ptr<Stream>> Start(const Request& request, std::function<void()> on_change = {});
 
