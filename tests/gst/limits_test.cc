@@ -178,8 +178,8 @@ int Speak(std::string_view kind, long limit) {
   return 0;
 }
 
-// Maximum number of threads of the shared engine: the scheduler and the compute threads.
-long MostEngineThreads() { return std::max(1L, static_cast<long>(std::thread::hardware_concurrency())); }
+// Maximum number of threads of the shared engine: the scheduler, the compute threads, and the one that calls readers.
+long MostEngineThreads() { return std::max(1L, static_cast<long>(std::thread::hardware_concurrency())) + 1; }
 
 // Adds elements that wait for text, one at a time. Prints the number of threads of the plugin that are not joined.
 int CountThreads() {
