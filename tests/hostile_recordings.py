@@ -168,7 +168,8 @@ def _flac_with_links(flac, place, file):
     return flac[:first] + picture(place) + picture(f"file://{file}") + cue + flac[first:]
 
 
-def _crc(page):
+def ogg_checksum(page):
+    """RFC 3533: polynomial 0x04c11db7, from 0, bit by bit."""
     value = 0
     for byte in page:
         value ^= byte << 24
@@ -181,7 +182,7 @@ def _page(flags, serial, number, packet):
     head = b"OggS\0" + bytes([flags]) + bytes(8) + struct.pack("<III", serial, number, 0)
     lengths = b"\xff" * (len(packet) // 255) + bytes([len(packet) % 255])
     page = head + bytes([len(lengths)]) + lengths + packet
-    return page[:22] + struct.pack("<I", _crc(page)) + page[26:]
+    return page[:22] + struct.pack("<I", ogg_checksum(page)) + page[26:]
 
 
 def _with_skeleton(ogg, place):

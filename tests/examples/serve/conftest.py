@@ -25,6 +25,7 @@ from websockets.sync.client import connect  # noqa: E402
 
 PATIENCE = 300  # seconds; only broken code reaches it
 FRAME = 3840  # bytes
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2]))  # hostile_recordings.py
 GENERATOR = os.environ.get("QTTS_GENERATOR")  # of random models, from the golden tests
 
 needs_generator = pytest.mark.skipif(not GENERATOR, reason="QTTS_GENERATOR is not set: meson test sets it")

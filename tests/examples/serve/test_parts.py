@@ -12,6 +12,7 @@ import unicodedata
 import unittest.mock
 
 import pytest
+from hostile_recordings import ogg_checksum
 
 from qtts_serve import encoders, opus, pacing
 from qtts_serve.connection import Transport
@@ -299,7 +300,7 @@ class Ogg:
             lacing = data[at + 27:at + 27 + segments]
             page = data[at:at + 27 + segments + sum(lacing)]
             assert magic == b"OggS" and serial == int.from_bytes(data[14:18], "little") and number == len(self.granules)
-            assert crc == plain_checksum(page[:22] + bytes(4) + page[26:])
+            assert crc == ogg_checksum(page[:22] + bytes(4) + page[26:])
             self.granules.append(granule)
             self.flags.append(flags)
             at, body = at + len(page), page[27 + segments:]
@@ -309,16 +310,6 @@ class Ogg:
                     self.packets.append(rest)
                     rest = b""
         assert rest == b""
-
-
-def plain_checksum(page):
-    """RFC 3533: polynomial 0x04c11db7, from 0, bit by bit."""
-    crc = 0
-    for byte in page:
-        crc ^= byte << 24
-        for _ in range(8):
-            crc = (crc << 1 ^ (0x04C11DB7 if crc & 0x80000000 else 0)) & 0xFFFFFFFF
-    return crc
 
 
 def durations(packets):

@@ -6,16 +6,12 @@ import contextlib
 import ctypes
 import json
 import os
-import pathlib
 import socket
-import sys
 
+import hostile_recordings
 import pytest
 
 from conftest import needs_generator, of
-
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2]))
-import hostile_recordings  # noqa: E402
 
 TEXT = "Any words."
 FRAMES = 2
