@@ -319,7 +319,8 @@ class Front:
         if self.pool.lose(card):
             if self.slots.total != self.pool.slots:
                 self.slots.total = self.pool.slots
-                log.error("GPU %d is lost, %d slots are left: %s", card, self.slots.total, message)
+                log.error("GPU %d is lost, %d slots are left until this server is started again: %s", card,
+                          self.slots.total, message)
             return
         self.device_lost = True
         self._fail(message)
