@@ -5,8 +5,8 @@
 #include "codec/narrow_parts.cuh"
 #include "runtime/fragment.h"
 
-// Linear layers of a row a frame: the pre-transformer's. A kernel of so little work takes as long as its chain of
-// instructions, so what differs between layers is known at compile time, and addresses are sums.
+// Linear layers of a row a frame: the pre-transformer's. A kernel of so little work seems to take as long as its chain
+// of instructions, so what differs between layers is known at compile time, and addresses are sums.
 namespace qtts::cuda::codec {
 namespace {
 

@@ -101,7 +101,8 @@ class Spoken:
 
 
 class Speaker:
-    """A pipeline in PLAYING, which waits for text. `on_change` is called when a message has changed `spoken`."""
+    """A pipeline in PLAYING, which waits for text. `on_change` is called when a message has changed `spoken`; `on_lost` with a
+    sentence and the card when that is lost. `card`: the number of its GPU; None: the one that the element chooses."""
 
     def __init__(self, settings, on_lost, card=None):
         self.card = card
