@@ -28,6 +28,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
+#include <functional>
 #include <limits>
 #include <map>
 #include <sstream>
@@ -63,6 +64,31 @@ bool IsStdThread(void* caller) {
   return dladdr(caller, &info) != 0 && BaseName(info.dli_fname).starts_with("libstdc++");
 }
 
+// Gives the calling thread a stack for signals: GLib's g_error() calls itself for ever if it cannot allocate its text,
+// and the handler of the overflow of a stack needs another one.
+void HandleSignalsOnOwnStack() {
+  alignas(16) static thread_local std::array<char, 64 * 1024> memory;
+  stack_t stack = {};
+  stack.ss_sp = memory.data();
+  stack.ss_size = memory.size();
+  sigaltstack(&stack, nullptr);
+}
+
+// Function and argument of a started thread. Each start has one of its own: nothing is allocated within a limit.
+struct ThreadStart {
+  void* (*function)(void*) = nullptr;
+  void* argument = nullptr;
+};
+constexpr size_t kMostStarts = 4096;
+std::array<ThreadStart, kMostStarts> starts;
+std::atomic<size_t> starts_used{0};
+
+void* RunThread(void* start) {
+  HandleSignalsOnOwnStack();
+  const auto* thread = static_cast<ThreadStart*>(start);
+  return thread->function(thread->argument);
+}
+
 }  // namespace
 
 // The limit on threads is our own, since RLIMIT_NPROC does not bind root.
@@ -75,7 +101,10 @@ extern "C" int pthread_create(pthread_t* thread, const pthread_attr_t* attribute
   }
   ++threads_started;
   if (IsStdThread(__builtin_return_address(0))) ++unjoined;
-  return create(thread, attributes, function, argument);
+  const size_t index = starts_used++;
+  if (index >= kMostStarts) std::abort();
+  starts[index] = {function, argument};
+  return create(thread, attributes, RunThread, &starts[index]);
 }
 
 extern "C" int pthread_join(pthread_t thread, void** result) {
@@ -90,23 +119,39 @@ namespace {
 
 void Write(std::string_view text) { (void)!write(STDOUT_FILENO, text.data(), text.size()); }
 
-// Prints the libraries of the fatal backtrace, innermost first. If threads die together, the first one prints.
+// Prints the libraries of the fatal backtrace, innermost first; one with several frames in a row once. If threads die
+// together, the first one prints.
 void OnDeath(int signal) {
   static std::atomic_flag dying = ATOMIC_FLAG_INIT;
   if (dying.test_and_set()) {
     for (;;) pause();
   }
-  std::array<void*, 256> frames{};
+  static std::array<void*, size_t{1} << 18U> frames;  // more than the smallest ones fill in a stack of 8 MiB
   const int count = backtrace(frames.data(), static_cast<int>(frames.size()));
   Write("death:");
+  std::string_view before;
   for (int i = 0; i < count; ++i) {
     Dl_info info = {};
+    const bool known = dladdr(frames[static_cast<size_t>(i)], &info) != 0;
+    const std::string_view library = known ? BaseName(info.dli_fname) : "?";
+    if (library == before) continue;
     Write(" ");
-    Write(dladdr(frames[static_cast<size_t>(i)], &info) != 0 ? BaseName(info.dli_fname) : "?");
+    Write(library);
+    before = library;
   }
   Write("\n");
   std::signal(signal, SIG_DFL);
   raise(signal);
+}
+
+void HandleDeaths() {
+  std::array<void*, 4> frames{};
+  backtrace(frames.data(), 1);  // loads its library now
+  HandleSignalsOnOwnStack();
+  struct sigaction action = {};
+  action.sa_handler = OnDeath;
+  action.sa_flags = SA_ONSTACK;
+  for (const int signal : {SIGABRT, SIGTRAP, SIGSEGV, SIGBUS, SIGILL}) sigaction(signal, &action, nullptr);
 }
 
 // A line of /proc/self/status in kB.
@@ -133,9 +178,7 @@ int FreeDescriptor() {
 // count.
 int Speak(std::string_view kind, long limit) {
   gst_init(nullptr, nullptr);
-  std::array<void*, 4> frames{};
-  backtrace(frames.data(), 1);  // loads its library now
-  for (const int signal : {SIGABRT, SIGTRAP, SIGSEGV, SIGBUS, SIGILL}) std::signal(signal, OnDeath);
+  HandleDeaths();
   GError* error = nullptr;
   GstElement* pipeline =
       gst_parse_launch("qttssrc text=Hello. seed=1 max-duration=400000000 ! fakesink name=sink", &error);
@@ -203,6 +246,16 @@ int CountThreads() {
           " not joined\n");
     gst_object_unref(bus);  // the pipeline lives on
   }
+  return 0;
+}
+
+// Overflows the stack of a thread.
+int Overflow() {
+  HandleDeaths();
+  std::thread([] {
+    std::function<int(int)> call_itself = [&](int depth) { return call_itself(depth + 1) + depth; };
+    Write(std::to_string(call_itself(0)));
+  }).join();
   return 0;
 }
 
@@ -340,6 +393,14 @@ TEST(LimitsTest, FallingLimitOfDescriptors) {
   EXPECT_GT(outcomes.size(), 1U) << "the limits never bound";
 }
 
+// The steps need this to tell who died.
+TEST(LimitsTest, OverflowOfAStackIsToldByItsFrames) {
+  const Outcome outcome = RunUnder("overflow", 0);
+  EXPECT_TRUE(WIFSIGNALED(outcome.status)) << outcome.text;
+  EXPECT_NE(outcome.Line("death:").find("libstdc++"), std::string::npos) << "no frames of the start of the thread:\n"
+                                                                         << outcome.text;
+}
+
 // A thread that was not joined keeps its stack: address space.
 // Check: 49
 TEST(LimitsTest, ThreadsOfLoadsAreJoinedWhenTheyHaveEnded) {
@@ -366,8 +427,12 @@ TEST(LimitsTest, ThreadsOfLoadsAreJoinedWhenTheyHaveEnded) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  if (argc == 4 && std::string_view(argv[1]) == kChild && std::string_view(argv[2]) == "joined") return CountThreads();
-  if (argc == 4 && std::string_view(argv[1]) == kChild) return Speak(argv[2], std::strtol(argv[3], nullptr, 10));
+  if (argc == 4 && std::string_view(argv[1]) == kChild) {
+    const std::string_view kind = argv[2];
+    if (kind == "joined") return CountThreads();
+    if (kind == "overflow") return Overflow();
+    return Speak(kind, std::strtol(argv[3], nullptr, 10));
+  }
   testing::InitGoogleTest(&argc, argv);
   return RUN_ALL_TESTS();
 }

@@ -403,6 +403,7 @@ constexpr int64_t kFramesOfFour = 4 * (1024 * 1024 / (1920 * 4) + 1 + 25);
 // While downstream accepts nothing, no more is made.
 TEST_F(ParallelTest, BackPressureHolds) {
   Scene run(4, "retry=0");
+  run.feeder();  // before it runs: with no text and nobody who could bring some, it ends at once
   run.Set(GST_STATE_PAUSED);
   run.Open();
   for (int i = 0; i < 10; ++i) run.Say(std::string(5000, 'a').c_str());
