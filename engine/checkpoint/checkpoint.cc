@@ -10,6 +10,7 @@
 #include <system_error>
 #include <utility>
 
+#include "base/ensure_memory.h"
 #include "base/mapped_file.h"
 #include "checkpoint/description.h"
 #include "checkpoint/model_kind.h"
@@ -122,6 +123,7 @@ std::string Checkpoint::Fingerprint() const {
   const int64_t width = config_.speaker_encoder_dim;
   const Result<TensorView> speaker = model_store_->Get("speaker_encoder.fc.bias", std::span(&width, 1));
   if (speaker.ok()) tensors.push_back(*speaker);
+  EnsureMemory(kSmallCallBytes);
   const std::unique_ptr<GChecksum, decltype(&g_checksum_free)> sum(g_checksum_new(G_CHECKSUM_SHA256), g_checksum_free);
   for (const TensorView& tensor : tensors) {
     const std::string_view dtype = DTypeName(tensor.dtype);

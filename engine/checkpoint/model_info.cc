@@ -8,6 +8,7 @@
 #include <iterator>
 #include <memory>
 
+#include "base/ensure_memory.h"
 #include "checkpoint/model_kind.h"
 #include "qtts/language.h"
 
@@ -33,6 +34,7 @@ constexpr bool AreInOrder() {
 static_assert(AreInOrder(), "KindOf() takes a type as an index");
 
 std::string MakeValidUtf8(const std::string& text) {
+  EnsureMemory(4 * text.size() + kSmallCallBytes);  // U+FFFD has three bytes
   const std::unique_ptr<gchar, decltype(&g_free)> valid(
       g_utf8_make_valid(text.data(), static_cast<gssize>(text.size())), g_free);
   return valid.get();
@@ -71,7 +73,9 @@ std::string LowerCaseName(const std::string& name) {
     std::transform(lower.begin(), lower.end(), lower.begin(), g_ascii_tolower);
     return lower;
   }
-  const std::unique_ptr<gchar, decltype(&g_free)> lower(g_utf8_strdown(MakeValidUtf8(name).c_str(), -1), g_free);
+  const std::string valid = MakeValidUtf8(name);
+  EnsureMemory(4 * valid.size() + kSmallCallBytes);
+  const std::unique_ptr<gchar, decltype(&g_free)> lower(g_utf8_strdown(valid.c_str(), -1), g_free);
   return lower.get();
 }
 

@@ -13,6 +13,7 @@
 #include <system_error>
 #include <utility>
 
+#include "base/ensure_memory.h"
 #include "base/mapped_file.h"
 #include "checkpoint/json_reader.h"
 
@@ -365,6 +366,7 @@ std::string TensorStore::Identity() const {
   std::string identity;
   for (const auto& file : impl_->files) {
     const auto header = file->mapping.bytes().first(file->header.data_offset);
+    EnsureMemory(kSmallCallBytes);
     const std::unique_ptr<gchar, decltype(&g_free)> hash(
         g_compute_checksum_for_data(G_CHECKSUM_SHA256, reinterpret_cast<const guchar*>(header.data()), header.size()),
         g_free);

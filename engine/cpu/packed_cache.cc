@@ -10,6 +10,7 @@
 #include <system_error>
 #include <utility>
 
+#include "base/ensure_memory.h"
 #include "base/log.h"
 #include "checkpoint/cache_folder.h"
 
@@ -22,6 +23,7 @@ constexpr int64_t kChecksumWork = 4;
 std::atomic<int64_t> min_parameters = PackedCache::kLeastParameters;
 
 PackedFile::Key Sha256(const std::string& text) {
+  EnsureMemory(kSmallCallBytes);
   const std::unique_ptr<GChecksum, decltype(&g_checksum_free)> sum(g_checksum_new(G_CHECKSUM_SHA256), g_checksum_free);
   g_checksum_update(sum.get(), reinterpret_cast<const guchar*>(text.data()), static_cast<gssize>(text.size()));
   PackedFile::Key key;

@@ -9,6 +9,7 @@
 #include <memory>
 #include <vector>
 
+#include "base/ensure_memory.h"
 #include "qtts/utf8.h"
 
 namespace qtts {
@@ -49,6 +50,8 @@ void AppendBlock(std::string_view block, std::string* out) {
     decomposed = Decompose(block);
     block = decomposed;
   }
+  // Characters of four bytes, and the text made of them; those that a short block decomposes into are little.
+  EnsureMemory(2 * sizeof(gunichar) * block.size() + kSmallCallBytes);
   const std::unique_ptr<gchar, decltype(&g_free)> nfc(
       g_utf8_normalize(block.data(), static_cast<gssize>(block.size()), G_NORMALIZE_NFC), g_free);
   out->append(nfc ? std::string_view(nfc.get()) : block);

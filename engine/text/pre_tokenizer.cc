@@ -6,6 +6,8 @@
 #include <string>
 #include <utility>
 
+#include "base/ensure_memory.h"
+
 namespace qtts {
 namespace {
 
@@ -35,6 +37,7 @@ Status RegexError(GError* error) {
 
 Result<PreTokenizer> PreTokenizer::Create(TokenizerPattern pattern) {
   GError* error = nullptr;
+  EnsureMemory(kSmallCallBytes);
   // Not with G_REGEX_OPTIMIZE, which makes matching write to the shared expression.
   Regex regex(g_regex_new(pattern == TokenizerPattern::kNative ? kNativePattern : kPatchedPattern,
                           static_cast<GRegexCompileFlags>(0), static_cast<GRegexMatchFlags>(0), &error),
@@ -67,6 +70,7 @@ Result<size_t> PreTokenizer::SplitWindow(std::string_view text, size_t begin, si
   const GRegexMatchFlags flags = open_end ? G_REGEX_MATCH_PARTIAL_HARD : static_cast<GRegexMatchFlags>(0);
   GMatchInfo* raw_match = nullptr;
   GError* error = nullptr;
+  EnsureMemory(kSmallCallBytes);
   bool found = g_regex_match_full(regex_.get(), text.data() + begin, static_cast<gssize>(end - begin), 0, flags,
                                   &raw_match, &error) != FALSE;
   const std::unique_ptr<GMatchInfo, decltype(&g_match_info_unref)> match(raw_match, g_match_info_unref);

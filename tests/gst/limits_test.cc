@@ -35,6 +35,7 @@
 #include <string>
 #include <string_view>
 #include <thread>
+#include <utility>
 #include <vector>
 
 // --- in the process of a step
@@ -119,8 +120,8 @@ namespace {
 
 void Write(std::string_view text) { (void)!write(STDOUT_FILENO, text.data(), text.size()); }
 
-// Prints the libraries of the fatal backtrace, innermost first; one with several frames in a row once. If threads die
-// together, the first one prints.
+// Prints the libraries of the fatal backtrace, innermost first; one with several frames in a row once, with the
+// function that the next one called. If threads die together, the first one prints.
 void OnDeath(int signal) {
   static std::atomic_flag dying = ATOMIC_FLAG_INIT;
   if (dying.test_and_set()) {
@@ -128,16 +129,20 @@ void OnDeath(int signal) {
   }
   static std::array<void*, size_t{1} << 18U> frames;  // more than the smallest ones fill in a stack of 8 MiB
   const int count = backtrace(frames.data(), static_cast<int>(frames.size()));
-  Write("death:");
-  std::string_view before;
-  for (int i = 0; i < count; ++i) {
+  const auto look_up = [](int frame) {
     Dl_info info = {};
-    const bool known = dladdr(frames[static_cast<size_t>(i)], &info) != 0;
-    const std::string_view library = known ? BaseName(info.dli_fname) : "?";
-    if (library == before) continue;
+    const bool known = dladdr(frames[static_cast<size_t>(frame)], &info) != 0;
+    return std::pair<std::string_view, std::string_view>(known ? BaseName(info.dli_fname) : "?",
+                                                         info.dli_sname != nullptr ? info.dli_sname : "");
+  };
+  Write("death:");
+  for (int i = 0; i < count; ++i) {
+    const auto [library, function] = look_up(i);
+    if (i + 1 < count && look_up(i + 1).first == library) continue;
     Write(" ");
     Write(library);
-    before = library;
+    Write(":");
+    Write(function);
   }
   Write("\n");
   std::signal(signal, SIG_DFL);
@@ -305,23 +310,23 @@ Outcome RunUnder(const char* kind, long limit) {
   return outcome;
 }
 
-// True if GLib aborted in a call from outside of the plugin.
+// True if GLib aborted in a call that is not the plugin's, or in one that makes a text for a message to own.
 bool DiedOutside(const Outcome& outcome) {
   const std::string death = outcome.Line("death:");
   const size_t glib = death.find("libglib");
   // A libstdc++ frame inside of GLib's is std::terminate(); outside of them it is the start of a std::thread.
   if (glib == std::string::npos || death.find("libstdc++") < glib) return false;
   // The innermost frame outside of GLib is the caller.
-  bool in_glib = false;
-  for (size_t begin = 0; begin < death.size();) {
-    const size_t end = std::min(death.find(' ', begin), death.size());
-    const std::string_view frame = std::string_view(death).substr(begin, end - begin);
-    const bool is_glib = frame.starts_with("libglib") || frame.starts_with("libgobject");
-    if (in_glib && !is_glib) return !frame.starts_with("libgstqtts");
-    in_glib = in_glib || is_glib;
-    begin = end + 1;
+  std::string called;
+  std::istringstream frames(death);
+  for (std::string frame; frames >> frame;) {
+    if (frame.starts_with("libglib") || frame.starts_with("libgobject")) {
+      called = frame;
+    } else if (!called.empty()) {
+      return !frame.starts_with("libgstqtts") || called.ends_with(":g_strdup");
+    }
   }
-  return in_glib;  // the backtrace holds frames of GLib alone
+  return true;  // the backtrace holds frames of GLib alone
 }
 
 // Runs one step and counts its result in `outcomes`.

@@ -5,6 +5,7 @@
 #include <iterator>
 #include <optional>
 
+#include "base/ensure_memory.h"
 #include "qtts/utf8.h"
 #include "text/markup/say_as.h"
 #include "text/markup/ssml_values.h"
@@ -83,6 +84,7 @@ SsmlReader::SsmlReader(std::string language, ItemBuilder* items)
       .passthrough = nullptr,
       .error = nullptr,
   };
+  EnsureMemory(kSmallCallBytes);
   parser_.reset(g_markup_parse_context_new(&kParser, static_cast<GMarkupParseFlags>(0), this, nullptr));
   g_markup_parse_context_parse(parser_.get(), kRoot.data(), static_cast<gssize>(kRoot.size()), nullptr);
 }
@@ -114,6 +116,7 @@ void SsmlReader::OnTag(const std::u32string& tag, size_t begin, size_t end) {
   if (broken_) return SkipTag(tag);
   const std::string written = ToUtf8(tag);
   GError* error = nullptr;
+  EnsureMemory(written.size() + kSmallCallBytes);
   const bool parsed =
       g_markup_parse_context_parse(parser_.get(), written.data(), static_cast<gssize>(written.size()), &error) != FALSE;
   if (parsed) return;

@@ -9,6 +9,7 @@
 #include <optional>
 #include <utility>
 
+#include "base/ensure_memory.h"
 #include "base/mapped_file.h"
 #include "qtts/lru_cache.h"
 #include "qtts/mutex.h"
@@ -207,6 +208,7 @@ Result<std::vector<LexiconEntry>> ParsePls(std::string_view content, const std::
     if (std::string_view(text, size).starts_with("<!DOCTYPE"))
       Refuse(error, "a document type declaration, which is not allowed");
   };
+  EnsureMemory(content.size() + kSmallCallBytes);
   const std::unique_ptr<GMarkupParseContext, decltype(&g_markup_parse_context_free)> context(
       g_markup_parse_context_new(&parser, G_MARKUP_TREAT_CDATA_AS_TEXT, &pls, nullptr), g_markup_parse_context_free);
   GError* error = nullptr;

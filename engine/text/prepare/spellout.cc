@@ -21,12 +21,17 @@
 #include <utility>
 #include <vector>
 
+#include "base/ensure_memory.h"
 #include "qtts/mutex.h"
 
 namespace qtts {
 namespace {
 
 constexpr size_t kMaxDigits = 18;
+
+// Memory for a language's rules. ICU crashes if there is none inside the constructor of its number format.
+constexpr size_t kRulesBytes = size_t{1} << 20U;
+constexpr size_t kRussianRulesBytes = size_t{8} << 20U;  // some 5 MB of cases and genders
 
 std::string FromIcu(const icu::UnicodeString& text) {
   std::string utf8;
@@ -59,6 +64,7 @@ double SampleOf(Plural plural) {
 
 struct Spellout::Impl {
   Impl(TongueId tongue_id, const char* name) : tongue(tongue_id), locale(name) {
+    EnsureMemory(tongue == TongueId::kRussian ? kRussianRulesBytes : kRulesBytes);
     UErrorCode error = U_ZERO_ERROR;
     numbers = std::make_unique<icu::RuleBasedNumberFormat>(icu::URBNF_SPELLOUT, locale, error);
     plurals.reset(icu::PluralRules::forLocale(locale, error));
@@ -270,6 +276,7 @@ std::string Spellout::UnitPattern(const std::string& identifier, Plural plural, 
       return found->second.first;
     }
   }
+  EnsureMemory(kRulesBytes);
   UErrorCode error = U_ZERO_ERROR;
   const auto formatted = icu::number::NumberFormatter::withLocale(impl_->locale)
                              .unit(icu::MeasureUnit::forIdentifier(identifier, error))
