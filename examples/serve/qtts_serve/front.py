@@ -31,8 +31,6 @@ MOST_BODIES = 256 << 20
 TOKENS_OF_BYTE = 3
 # Characters of the longest part of a text, of a model whose description does not say: the element's default.
 LONGEST_PART = 400
-# Pipelines made at the start, at some 0.5 ms each; more are made ahead of requests, and kept.
-FIRST_PIPELINES = 64
 # Objects between two collections of the youngest garbage, collections before the older one is looked through, and of that
 # before all. A collection holds the event loop for 0.4 us an object that it looks at, 12,000 in the second generation: 5 ms.
 # With 1,000 streams a full one takes tens of milliseconds and finds next to nothing.
@@ -256,7 +254,7 @@ class Front:
         self.metrics.build.info({"version": Gst.ElementFactory.find("qttssrc").get_plugin().get_version(),
                                  "model": self.settings.names[0], "device": self.model["device"]})
         await asyncio.gather(*(self._warm_up() for _ in range(self.cards)))  # each takes a slot of another card
-        self.pool.fill(FIRST_PIPELINES, min(self.slots.total, self.settings.sessions))
+        await self.pool.fill(min(self.slots.total, self.settings.sessions))
         gc.collect()
         gc.freeze()  # no collection looks at the objects of the start again
         gc.set_threshold(*COLLECT)

@@ -3,14 +3,10 @@
 import asyncio
 import collections
 
-# Idle pipelines of a card that are kept ahead of requests, and seconds after a request in which the next is made: not in the
-# turn of the event loop in which it is given to the engine.
-AHEAD, REFILL_DELAY = 16, 0.001
-
 
 class Pool:
-    """Speakers. Once it was filled, some are made ahead: while the last request waits for its first frame, not while the next
-    one waits for a pipeline.
+    """Speakers, of which as many are made at the start as speak at once: each takes most of a millisecond of the event loop,
+    for which a request and all who listen would wait. One that broke is replaced when a request finds none.
 
     `make(card)` makes a speaker on this card, or for None on the one that its engine chooses, and sets its `card`. After
     spread(), the next speaker is one of the card with the most free slots.
@@ -18,8 +14,6 @@ class Pool:
 
     def __init__(self, make):
         self._make = make
-        self._most = 0  # pipelines in all, up to which some are made ahead
-        self._refills = False  # _refill() will be called
         self._slots = {None: 1}  # of each card
         self._idle = {None: []}  # of each card
         self._taken = collections.Counter()  # speakers of each card that are not idle
@@ -49,29 +43,20 @@ class Pool:
             return True
         return card not in self._slots
 
-    def fill(self, count, most):
-        """Makes `count`, and later up to `most` with those that speak."""
-        self._most = most
-        while self.idle < min(count, most):
-            self._add()
+    async def fill(self, count):
+        """Makes pipelines until there are `count`, in each turn of the event loop one, on the card that lacks the most."""
+        def lacks(card):
+            return self._slots[card] - self._taken[card] - len(self._idle[card])
 
-    def _refill(self):
-        self._refills = False
-        if min(map(len, self._idle.values())) < AHEAD and len(self._open) < self._most:
-            self._add()
-
-    def _add(self):
-        """Makes an idle one on the card that has the fewest."""
-        card = min(self._idle, key=lambda card: len(self._idle[card]))
-        self._idle[card].append(self._new(card))
+        while len(self._open) < count:
+            card = max(self._slots, key=lacks)
+            self._idle[card].append(self._new(card))
+            await asyncio.sleep(0)
 
     def take(self):
         card = max(self._slots, key=lambda card: self._slots[card] - self._taken[card])
         self._taken[card] += 1
         idle = self._idle[card]
-        if len(idle) <= AHEAD and not self._refills and len(self._open) < self._most:
-            self._refills = True
-            asyncio.get_running_loop().call_later(REFILL_DELAY, self._refill)
         while idle:
             speaker = idle.pop()
             if not speaker.broken:
@@ -90,7 +75,6 @@ class Pool:
             self._idle[speaker.card].append(speaker)
 
     def close(self):
-        self._most = 0
         for idle in self._idle.values():
             while idle:
                 self._close(idle.pop())

@@ -78,7 +78,7 @@ def test_the_card_with_the_most_free_slots_speaks():
     pool = load(host).pool
 
     async def speak():
-        pool.fill(4, 8)
+        await pool.fill(8)
         speakers = [pool.take() for _ in range(8)]
         assert collections.Counter(speaker.number for speaker in speakers) == {0: 3, 1: 5}
         assert [speaker.number for speaker in speakers[:2]] == [1, 1]
@@ -96,7 +96,7 @@ def test_one_card_leaves_the_choice_to_the_element():
     pool = load(host).pool
 
     async def speak():
-        pool.fill(3, 3)
+        await pool.fill(3)
         for speaker in [pool.take() for _ in range(3)]:
             pool.give_back(speaker)
 
