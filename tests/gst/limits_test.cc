@@ -4,8 +4,9 @@
 // speech or one ERROR, never an abort and never a hang.
 //
 // GLib aborts if g_malloc() or g_thread_new() fails, and GStreamer calls both everywhere. The plugin cannot prevent an
-// abort of a call from outside of it: those are counted and printed. Aborts with a frame of the plugin or of
-// std::terminate() are failures.
+// abort of a call from outside of it: those are counted and printed. An abort in a call by the plugin is a failure, and
+// so is std::terminate(). Texts of messages are the exception: a message frees them by g_free(), so g_strdup() makes
+// them.
 
 #include <dlfcn.h>
 #include <execinfo.h>
@@ -127,7 +128,7 @@ void OnDeath(int signal) {
   if (dying.test_and_set()) {
     for (;;) pause();
   }
-  static std::array<void*, size_t{1} << 18U> frames;  // more than the smallest ones fill in a stack of 8 MiB
+  static std::array<void*, size_t{1} << 18U> frames;  // of 32 bytes each they fill a stack of 8 MiB
   const int count = backtrace(frames.data(), static_cast<int>(frames.size()));
   const auto look_up = [](int frame) {
     Dl_info info = {};
@@ -255,7 +256,7 @@ int CountThreads() {
 }
 
 // Overflows the stack of a thread.
-int Overflow() {
+int OverflowStack() {
   HandleDeaths();
   std::thread([] {
     std::function<int(int)> call_itself = [&](int depth) { return call_itself(depth + 1) + depth; };
@@ -310,7 +311,7 @@ Outcome RunUnder(const char* kind, long limit) {
   return outcome;
 }
 
-// True if GLib aborted in a call that is not the plugin's, or in one that makes a text for a message to own.
+// True if GLib aborted in a call that is not the plugin's, or in one that makes the text of a message.
 bool DiedOutside(const Outcome& outcome) {
   const std::string death = outcome.Line("death:");
   const size_t glib = death.find("libglib");
@@ -435,7 +436,7 @@ int main(int argc, char** argv) {
   if (argc == 4 && std::string_view(argv[1]) == kChild) {
     const std::string_view kind = argv[2];
     if (kind == "joined") return CountThreads();
-    if (kind == "overflow") return Overflow();
+    if (kind == "overflow") return OverflowStack();
     return Speak(kind, std::strtol(argv[3], nullptr, 10));
   }
   testing::InitGoogleTest(&argc, argv);
