@@ -54,7 +54,10 @@ FrameKernelForm ChooseForm(int talker_hidden, int rows, RingCopies copies, int p
                            bool folded_only, WeightForm weights) {
   FrameKernelForm form = {.talker_hidden = talker_hidden, .rows = rows, .copies = copies, .weights = weights};
   if (weights == WeightForm::kInt8 && rows != 1) return form;
-  const int blocks = persistent::ChooseBlocks(processors);
+  // Bulk copies are Hopper's, whose SMs have room.
+  const bool leaves = copies == RingCopies::kAsync && !folded_only;
+  const int blocks = persistent::ChooseBlocks(
+      processors - (leaves ? persistent::ProcessorsForCodec(talker_hidden, rows, processors) : 0));
   const auto piece = static_cast<size_t>(PersistentPieceBytes(copies, weights));
   for (const bool folded : {false, true}) {
     if (blocks == 0 || (!folded && (folded_only || blocks != kPersistentMaxBlocks))) continue;
