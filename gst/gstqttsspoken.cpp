@@ -197,6 +197,7 @@ std::vector<Report> SpokenUtterance::Commit(const ShapedSound& sound, const Mome
   }
   ++frames;
   samples += sound.pcm.size();
+  if (stream != nullptr) stream->SetPlayTime(nanoseconds(static_cast<int64_t>(SampleTime(samples, sample_rate))));
   places.Add(sound.spans, sound.pcm.size(), sample_rate, moment);
   if (!sound.spans.empty()) {
     const auto first = static_cast<uint64_t>(sound.spans.front().begin);

@@ -295,6 +295,7 @@ EndReason Stream::end_reason() const { return state_->end_reason(); }
 Status Stream::status() const { return state_->status(); }
 std::vector<SpokenWord> Stream::last_words() const { return state_->last_words(); }
 SpeechReport Stream::report() const { return state_->report(); }
+void Stream::SetPlayTime(std::chrono::nanoseconds time) { state_->SetPlayTime(time); }
 const std::vector<std::string>& Stream::warnings() const { return warnings_; }
 
 }  // namespace qtts

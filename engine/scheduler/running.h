@@ -89,6 +89,7 @@ struct Running {
   size_t in_flight() const { return static_cast<size_t>(submitted - delivered); }
   StreamView View() const {
     int32_t text_id = 0;
+    const auto unread = static_cast<int64_t>(ahead ? ahead->results.size() : stream->unread());
     return {.real_time = real_time(),
             .plays = plays(),
             .has_text = NextText(&text_id),
@@ -96,9 +97,10 @@ struct Running {
             .submitted = all_submitted(),
             .delivered = all_delivered(),
             .in_flight = submitted - delivered,
-            .unread = static_cast<int64_t>(ahead ? ahead->results.size() : stream->unread()),
+            .unread = unread,
             .lead = ahead ? ahead->max_frames : static_cast<int64_t>(stream->lead_frames()),
-            .first_sound = first_sound};
+            .first_sound = first_sound,
+            .play_time = stream->play_time().value_or((all_delivered() - unread) * kFrameTime)};
   }
   // Returns true if fewer than `frames` frames wait for the reader.
   bool HasRoom(int64_t frames) const {

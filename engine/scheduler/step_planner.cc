@@ -67,7 +67,7 @@ bool StepPlanner::TakeFromReady() {
       // Those whose readers can't wait for another step take part, however many there are.
       end = std::partition(others, ready.end(),
                            [&](const RunningPtr& r) { return step.ComesAlong(device, r->View(), ready.size(), now); });
-      const auto is_low = [&](const RunningPtr& r) { return step.IsLow(r->View(), now); };
+      const auto is_low = [&](const RunningPtr& r) { return step.IsLow(device, r->View(), now); };
       if (full && (step_of_all_ || std::count_if(end, ready.end(), is_low) >= step.way_low)) {
         end = FillStep(end, way_rows);
       }
@@ -135,7 +135,9 @@ std::vector<RunningPtr>::iterator StepPlanner::FillStep(std::vector<RunningPtr>:
   by_need_.clear();
   for (auto next = from; next != lists_->ready.end(); ++next) {
     const StreamView view = (*next)->View();
-    by_need_.emplace_back(view.plays ? view.NeedsFrame(now) : StreamClock::time_point::min(), std::move(*next));
+    by_need_.emplace_back(
+        view.plays ? lists_->step.NeedsFrame(lists_->device, view, now) : StreamClock::time_point::min(),
+        std::move(*next));
   }
   std::stable_sort(by_need_.begin(), by_need_.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
   auto place = from;

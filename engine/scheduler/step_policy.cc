@@ -27,6 +27,15 @@ bool StepPolicy::CanGoOn(const DeviceView& device, const StreamView& stream) con
   return !awaited || (device.many && stream.submitted < newcomer_frames);
 }
 
+bool StepPolicy::HasTime(const DeviceView& device) const {
+  return !device.cost.known || device.cost.SecondsOf(device.in_time()) <= time_seconds;
+}
+
+StreamClock::time_point StepPolicy::NeedsFrame(const DeviceView& device, const StreamView& stream,
+                                               StreamClock::time_point now) const {
+  return stream.NeedsFrame(now, stream.real_time && HasTime(device));
+}
+
 bool StepPolicy::IsCrowded(const DeviceView& device) const {
   return device.many && device.cost.known && device.SecondsWithPrompts(device.in_time()) > join_seconds;
 }
@@ -36,7 +45,7 @@ bool StepPolicy::IsSettled(const StreamView& stream) const {
 }
 
 bool StepPolicy::RunsLow(const DeviceView& device, const StreamView& stream, StreamClock::time_point now) const {
-  return stream.ahead() < Lead(device, stream.lead) && IsLow(stream, now);
+  return stream.ahead() < Lead(device, stream.lead) && IsLow(device, stream, now);
 }
 
 bool StepPolicy::AreLow(size_t low, size_t settled) const {
@@ -48,8 +57,7 @@ int StepPolicy::FirstFramesTogether(const DeviceView& device) const {
   // A newcomer that joins has its next frame a step of all later, and in such a step it may take longer than a frame is
   // played.
   if (device.low && IsCrowded(device)) return 3;
-  const double seconds = device.SecondsWithPrompts(device.in_time());
-  return seconds > join_read_ahead_seconds && device.read_ahead ? 2 : 1;
+  return device.read_ahead && !HasTime(device) ? 2 : 1;
 }
 
 bool StepPolicy::HasOwnStep(const DeviceView& device, const StreamView& stream) const {
@@ -62,7 +70,7 @@ bool StepPolicy::HasOwnStep(const DeviceView& device, const StreamView& stream) 
 bool StepPolicy::ComesAlong(const DeviceView& device, const StreamView& stream, size_t rows,
                             StreamClock::time_point now) const {
   return stream.plays &&
-         stream.NeedsFrame(now) - TimeAhead(device, rows, device.busy ? busy_reserve : reserve, now) <= now;
+         NeedsFrame(device, stream, now) - TimeAhead(device, rows, device.busy ? busy_reserve : reserve, now) <= now;
 }
 
 bool StepPolicy::MakesWay(const DeviceView& device) const {
@@ -82,8 +90,8 @@ size_t StepPolicy::WayRows(const DeviceView& device) const {
   return rows;
 }
 
-bool StepPolicy::IsLow(const StreamView& stream, StreamClock::time_point now) const {
-  return !stream.plays || stream.NeedsFrame(now) < now + low_store;
+bool StepPolicy::IsLow(const DeviceView& device, const StreamView& stream, StreamClock::time_point now) const {
+  return !stream.plays || NeedsFrame(device, stream, now) < now + low_store;
 }
 
 int StepPolicy::Groups(const DeviceView& device) const {
@@ -110,7 +118,7 @@ StreamClock::time_point StepPolicy::GatherUntil(const DeviceView& device, std::s
   StreamClock::time_point until = device.busy ? now + kFrameTime : since + kFrameTime / Groups(device);
   for (const StreamView& stream : ready) {
     // A newcomer for whose own step there is no time does not play. Its reader waits for nothing yet.
-    const auto due = stream.plays ? stream.NeedsFrame(now) - ahead : since + kFrameTime;
+    const auto due = stream.plays ? NeedsFrame(device, stream, now) - ahead : since + kFrameTime;
     until = std::min<StreamClock::time_point>(until, due);
   }
   return until;

@@ -43,10 +43,13 @@ struct StepPolicy {
   // A whole step of others comes along with newcomers once so many of them have less than `low_store`. Small steps of
   // newcomers would fill the device until the others had none.
   std::ptrdiff_t way_low = 16;
-  // Time of a step of all above which newcomers join it where readers take all that the device makes: more than
-  // `read_ahead_share` of the streams of a step are read by `read_ahead` faster than they are played. An application's
-  // queues take a second in advance.
-  double join_read_ahead_seconds = 0.020;
+  // A device has time while a step of all takes no longer. Steps of those who need their frames first, as newcomers',
+  // are small and take more time a row: with them the 1.7B with the fast codec can't make frames of 1,500 in time on an
+  // H200.
+  double time_seconds = 0.025;
+  // Readers take all that a device makes while more than `read_ahead_share` of the streams of a step are read by
+  // `read_ahead` faster than they are played: an application's queues take a second in advance, a server's connections
+  // more. Newcomers join the steps of such a device if it has no time.
   std::chrono::milliseconds read_ahead{1500};
   double read_ahead_share = 0.25;
   // A frame is due so long before its reader needs it, since prompts may come before its step. On a busy device a step
@@ -61,6 +64,14 @@ struct StepPolicy {
   int64_t Lead(const DeviceView& device, int64_t lead) const;
   // Returns true if the next frame of a stream with a complete prompt can be made, given room for it.
   bool CanGoOn(const DeviceView& device, const StreamView& stream) const;
+
+  // Returns true if the device has time for small steps.
+  bool HasTime(const DeviceView& device) const;
+  // Returns the time at which the stream's reader needs its next frame. While the device has time, frames that a
+  // real-time reader has taken before they are played are in store, and newcomers go first. Else all such readers are
+  // as if they waited: steps are then of all streams, and each gets as much as it can.
+  StreamClock::time_point NeedsFrame(const DeviceView& device, const StreamView& stream,
+                                     StreamClock::time_point now) const;
 
   // Returns true if newcomers join a step of all, as predicted, once others run low.
   bool IsCrowded(const DeviceView& device) const;
@@ -87,7 +98,7 @@ struct StepPolicy {
   // Returns the time from which a step of others that make way is submitted.
   StreamClock::time_point SubmitFrom(const DeviceView& device) const { return device.done_at - queue_reserve; }
   // Returns true if the stream has little sound in store: less than low_store.
-  bool IsLow(const StreamView& stream, StreamClock::time_point now) const;
+  bool IsLow(const DeviceView& device, const StreamView& stream, StreamClock::time_point now) const;
 
   // Returns true if `ready` streams are enough for a step, or a step's time can't be predicted yet.
   bool IsEnough(const DeviceView& device, size_t ready) const;

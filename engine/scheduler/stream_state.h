@@ -3,6 +3,7 @@
 #define QTTS_SCHEDULER_STREAM_STATE_H_
 
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <deque>
 #include <functional>
@@ -53,6 +54,7 @@ class StreamState : public std::enable_shared_from_this<StreamState> {
   Status status() const;
   std::vector<SpokenWord> last_words() const;
   SpeechReport report() const;
+  void SetPlayTime(std::chrono::nanoseconds time) { play_time_ = time.count(); }
 
   // Functions of the scheduler:
   const Request& request() const { return request_; }
@@ -89,6 +91,11 @@ class StreamState : public std::enable_shared_from_this<StreamState> {
   // missed. `words`: those that no frame had. `report`: null leaves that of the last frame.
   void End(EndReason reason, Status status, std::vector<SpokenWord> words = {}, const SpeechReport* report = nullptr);
   bool ended() const { return ended_; }  // takes no lock
+  // Returns the time that SetPlayTime() was last told, if it was. Takes no lock.
+  std::optional<std::chrono::nanoseconds> play_time() const {
+    const int64_t time = play_time_;
+    return time >= 0 ? std::optional(std::chrono::nanoseconds(time)) : std::nullopt;
+  }
 
  private:
   Status CheckLengthLocked(std::string_view more) QTTS_REQUIRES(mutex_);
@@ -121,6 +128,7 @@ class StreamState : public std::enable_shared_from_this<StreamState> {
   Status status_ QTTS_GUARDED_BY(mutex_);
   std::vector<SpokenWord> last_words_ QTTS_GUARDED_BY(mutex_);
   SpeechReport report_ QTTS_GUARDED_BY(mutex_);
+  std::atomic<int64_t> play_time_ = -1;  // in ns; below 0: the reader has not told it
   // Written with `mutex_` held.
   std::atomic<size_t> unread_ = 0;
   std::atomic<bool> ended_ = false;

@@ -110,6 +110,7 @@ TEST_F(PaceTest, RateScalesTheLength) {
       EXPECT_EQ(pace.Finished(0, "duration"), gst_util_uint64_scale(samples, GST_SECOND, 24000));
       EXPECT_EQ(pace.Finished(0, "frames"), pace.buffers.size());
       EXPECT_EQ(pace.Finished(0, "text-spoken-chars"), 10U);
+      EXPECT_EQ(fake::GetCounters().play_time, std::chrono::nanoseconds(pace.end())) << "the engine knows";
       // One buffer a frame, and the rest.
       EXPECT_LE(pace.buffers.size(), rate > 1 ? 11U : 50U);
     }

@@ -58,6 +58,11 @@ class Stream {
   // Reads in the same way, without waiting.
   ReadState TryRead(Frame* frame);
 
+  // Tells how long the sound takes to play that the reader has made of the frames it has taken: less than 80 ms each if
+  // it cuts silence or plays faster. An engine of many voices then knows how long a real-time listener can wait. Until
+  // this is called it counts 80 ms a frame from the first one on. Takes no lock. Changes no bit.
+  void SetPlayTime(std::chrono::nanoseconds time);
+
   // Cancels the utterance and drops all unread frames. Readers get kEnd at once, without waiting for the device. No
   // effect after the end of the utterance, if all of it was read.
   void Cancel();

@@ -302,6 +302,8 @@ ReadState Stream::TryRead(Frame* frame) {
   return ReadState::kFrame;
 }
 
+void Stream::SetPlayTime(std::chrono::nanoseconds) {}
+
 void Stream::Cancel() {
   const std::lock_guard lock(state_->mutex);
   state_->End(EndReason::kCancelled);

@@ -519,6 +519,12 @@ ReadState Stream::TryRead(Frame* frame) {
   return ReadState::kPending;
 }
 
+void Stream::SetPlayTime(std::chrono::nanoseconds time) {
+  World& world = GetWorld();
+  const MutexLock lock(world.mutex);
+  world.counters.play_time = time;
+}
+
 void Stream::Cancel() {
   const MutexLock lock(state_->mutex);
   if (state_->end_reason != EndReason::kNone && state_->frames.empty()) return;

@@ -92,8 +92,9 @@ struct Counters {
   int voice_loads = 0;  // by LoadVoice(), whose answer for a file that exists has its path as text
   int live_engines = 0;
   int live_streams = 0;
-  int64_t frames = 0;         // made
-  int64_t stalled_reads = 0;  // TryRead() where only more text could bring a frame
+  int64_t frames = 0;                     // made
+  int64_t stalled_reads = 0;              // TryRead() where only more text could bring a frame
+  std::chrono::nanoseconds play_time{0};  // the last one that SetPlayTime() was told
 };
 Counters GetCounters();
 

@@ -29,7 +29,8 @@ StreamView Speaking(int64_t unread, int64_t submitted = 50) {
           .delivered = submitted,
           .unread = unread,
           .lead = 25,
-          .first_sound = kStepNow - (submitted - unread) * kFrameTime};
+          .first_sound = kStepNow - (submitted - unread) * kFrameTime,
+          .play_time = (submitted - unread) * kFrameTime};
 }
 
 TEST(StepPolicyTest, ADeviceIsBusyFromHalfOfAFramesTimeOn) {
@@ -101,9 +102,9 @@ TEST(StepPolicyTest, FirstFramesComeTogetherWhereTheNextOneTakesLong) {
     bool low, read_ahead, many, known;
     int frames;
   };
-  for (const Row& row : std::vector<Row>{{"short steps", 19, true, true, true, true, 1},
+  for (const Row& row : std::vector<Row>{{"short steps", 24, true, true, true, true, 1},
                                          {"readers keep to the time", 59, true, false, true, true, 1},
-                                         {"readers take all", 21, false, true, true, true, 2},
+                                         {"readers take all", 26, false, true, true, true, 2},
                                          {"long steps", 61, true, false, true, true, 3},
                                          {"others have enough in store", 61, false, false, true, true, 1},
                                          {"the same, and readers take all", 61, false, true, true, true, 2},
@@ -244,11 +245,11 @@ TEST(StepPolicyTest, OthersRunLowOnceATenthOfThoseThatHaveSpokenForAWhileDo) {
 }
 
 TEST(StepPolicyTest, AStreamIsLowWithoutTwoFramesInStore) {
-  EXPECT_FALSE(StepPolicy().IsLow(Speaking(2), kStepNow));
-  EXPECT_TRUE(StepPolicy().IsLow(Speaking(1), kStepNow));
+  EXPECT_FALSE(StepPolicy().IsLow(DeviceOf(30), Speaking(2), kStepNow));
+  EXPECT_TRUE(StepPolicy().IsLow(DeviceOf(30), Speaking(1), kStepNow));
   StreamView stream = Speaking(4);
   stream.plays = false;
-  EXPECT_TRUE(StepPolicy().IsLow(stream, kStepNow)) << "its first frame is awaited";
+  EXPECT_TRUE(StepPolicy().IsLow(DeviceOf(30), stream, kStepNow)) << "its first frame is awaited";
 }
 
 TEST(StepPolicyTest, EnoughStreamsAreAGroupOfThoseThatSpeak) {
@@ -322,14 +323,33 @@ TEST(StepPolicyTest, ReadersAreAheadFromOneAndAHalfSecondsOn) {
   EXPECT_TRUE(policy.AreReadAhead(26, 100));
 }
 
+TEST(StepPolicyTest, WhatAReaderHasTakenIsInStoreWhileTheDeviceHasTime) {
+  // The reader has taken two seconds more than were played.
+  StreamView stream = Speaking(0);
+  stream.first_sound += std::chrono::seconds(2);
+  DeviceView device = DeviceOf(24);
+  const auto needs = [&] { return StepPolicy().NeedsFrame(device, stream, kStepNow); };
+  EXPECT_EQ(needs(), kStepNow + milliseconds(2000 - 160));
+  stream.play_time -= std::chrono::seconds(1);
+  EXPECT_EQ(needs(), kStepNow + milliseconds(1000 - 160)) << "silence was cut";
+  device = DeviceOf(26);
+  EXPECT_EQ(needs(), kStepNow) << "it has no time";
+  device.cost.known = false;
+  EXPECT_EQ(needs(), kStepNow + milliseconds(1000 - 160)) << "nothing is known of its speed";
+  stream.real_time = false;
+  EXPECT_EQ(needs(), kStepNow) << "nobody listens";
+}
+
 TEST(StreamViewTest, AFrameIsNeededWhenTheOnesBeforeItHaveBeenPlayed) {
-  EXPECT_EQ(Speaking(0).NeedsFrame(kStepNow), kStepNow);
-  StreamView stream = Speaking(3);
-  EXPECT_EQ(stream.NeedsFrame(kStepNow), kStepNow + 3 * kFrameTime) << "the reader plays as fast as it should";
-  stream.first_sound -= std::chrono::seconds(9);
-  EXPECT_EQ(stream.NeedsFrame(kStepNow), kStepNow + 2 * kFrameTime) << "the reader is late: by what is in hand";
-  stream.in_flight = 2;
-  EXPECT_EQ(stream.NeedsFrame(kStepNow), kStepNow + 4 * kFrameTime);
+  for (const bool taken_lasts : {false, true}) {
+    EXPECT_EQ(Speaking(0).NeedsFrame(kStepNow, taken_lasts), kStepNow);
+    StreamView stream = Speaking(3);
+    EXPECT_EQ(stream.NeedsFrame(kStepNow, taken_lasts), kStepNow + 3 * kFrameTime) << "it plays as fast as it should";
+    stream.first_sound -= std::chrono::seconds(9);
+    EXPECT_EQ(stream.NeedsFrame(kStepNow, taken_lasts), kStepNow + 2 * kFrameTime) << "late: by what is in hand";
+    stream.in_flight = 2;
+    EXPECT_EQ(stream.NeedsFrame(kStepNow, taken_lasts), kStepNow + 4 * kFrameTime);
+  }
 }
 
 TEST(StreamViewTest, SoundAheadIsWhatWasSubmittedAndNotPlayed) {
