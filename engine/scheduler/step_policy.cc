@@ -33,7 +33,11 @@ bool StepPolicy::HasTime(const DeviceView& device) const {
 
 StreamClock::time_point StepPolicy::NeedsFrame(const DeviceView& device, const StreamView& stream,
                                                StreamClock::time_point now) const {
-  return stream.NeedsFrame(now, stream.real_time && HasTime(device));
+  if (stream.unread > 0) {
+    return std::max<StreamClock::time_point>(now + (stream.ahead() - 1) * kFrameTime, stream.SoundEnd());
+  }
+  const bool taken_lasts = stream.real_time && HasTime(device);
+  return taken_lasts ? std::max<StreamClock::time_point>(now, stream.SoundEnd() - taken_reserve) : now;
 }
 
 bool StepPolicy::IsCrowded(const DeviceView& device) const {

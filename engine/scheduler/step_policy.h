@@ -47,6 +47,8 @@ struct StepPolicy {
   // are small and take more time a row: with them the 1.7B with the fast codec can't make frames of 1,500 in time on an
   // H200.
   double time_seconds = 0.025;
+  // Sound that a reader has taken is in store but for so much: a step of all may follow once the device has no time.
+  std::chrono::milliseconds taken_reserve{160};
   // Readers take all that a device makes while more than `read_ahead_share` of the streams of a step are read by
   // `read_ahead` faster than they are played: an application's queues take a second in advance, a server's connections
   // more. Newcomers join the steps of such a device if it has no time.
@@ -67,9 +69,9 @@ struct StepPolicy {
 
   // Returns true if the device has time for small steps.
   bool HasTime(const DeviceView& device) const;
-  // Returns the time at which the stream's reader needs its next frame. While the device has time, frames that a
-  // real-time reader has taken before they are played are in store, and newcomers go first. Else all such readers are
-  // as if they waited: steps are then of all streams, and each gets as much as it can.
+  // Returns the time at which the reader of a stream that plays needs its next frame: `now` if it waits, as one that
+  // has taken all frames does. But while the device has time, what a real-time reader has taken before it is played is
+  // in store, and newcomers go first. Else steps are of all such streams, and each gets as much as it can.
   StreamClock::time_point NeedsFrame(const DeviceView& device, const StreamView& stream,
                                      StreamClock::time_point now) const;
 

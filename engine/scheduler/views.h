@@ -35,13 +35,6 @@ struct StreamView {
   int64_t ahead() const { return unread + in_flight; }
   // Returns the time at which a listener who plays from first_sound on has heard all that was submitted.
   StreamClock::time_point SoundEnd() const { return first_sound + play_time + ahead() * kFrameTime; }
-
-  // Returns the time at which the reader needs the next frame of a stream that plays: `now` if it waits. With
-  // `taken_lasts` it waits only once its listener has less than two frames of what it took.
-  StreamClock::time_point NeedsFrame(StreamClock::time_point now, bool taken_lasts) const {
-    if (unread > 0) return std::max<StreamClock::time_point>(now + (ahead() - 1) * kFrameTime, SoundEnd());
-    return taken_lasts ? std::max<StreamClock::time_point>(now, SoundEnd() - 2 * kFrameTime) : now;
-  }
   // Returns for how long the submitted frames last the reader. At least a frame's time for a stream without its next
   // text: it can't use a step that it takes from others.
   StreamClock::duration SoundAhead(StreamClock::time_point now) const {

@@ -340,15 +340,18 @@ TEST(StepPolicyTest, WhatAReaderHasTakenIsInStoreWhileTheDeviceHasTime) {
   EXPECT_EQ(needs(), kStepNow) << "nobody listens";
 }
 
-TEST(StreamViewTest, AFrameIsNeededWhenTheOnesBeforeItHaveBeenPlayed) {
-  for (const bool taken_lasts : {false, true}) {
-    EXPECT_EQ(Speaking(0).NeedsFrame(kStepNow, taken_lasts), kStepNow);
+TEST(StepPolicyTest, AFrameIsNeededWhenTheOnesBeforeItHaveBeenPlayed) {
+  for (const double all_ms : {24, 26}) {  // with time and without
+    const auto needs = [&](const StreamView& stream) {
+      return StepPolicy().NeedsFrame(DeviceOf(all_ms), stream, kStepNow);
+    };
+    EXPECT_EQ(needs(Speaking(0)), kStepNow);
     StreamView stream = Speaking(3);
-    EXPECT_EQ(stream.NeedsFrame(kStepNow, taken_lasts), kStepNow + 3 * kFrameTime) << "it plays as fast as it should";
+    EXPECT_EQ(needs(stream), kStepNow + 3 * kFrameTime) << "the reader plays as fast as it should";
     stream.first_sound -= std::chrono::seconds(9);
-    EXPECT_EQ(stream.NeedsFrame(kStepNow, taken_lasts), kStepNow + 2 * kFrameTime) << "late: by what is in hand";
+    EXPECT_EQ(needs(stream), kStepNow + 2 * kFrameTime) << "the reader is late: by what is in hand";
     stream.in_flight = 2;
-    EXPECT_EQ(stream.NeedsFrame(kStepNow, taken_lasts), kStepNow + 4 * kFrameTime);
+    EXPECT_EQ(needs(stream), kStepNow + 4 * kFrameTime);
   }
 }
 
