@@ -68,7 +68,8 @@ constexpr int ChooseBlocks(int processors) {
 
 // Returns the SMs that a card whose SMs have no room beside the kernel leaves to the codec of the frame before. Sound
 // of four streams and more takes about as long as the next codes of the narrow talker, so both at once take less time
-// in all. Fewer than kLeastForCodec would take longer for it.
+// in all; a wide talker's codes lose more by it than the codec gains. By calculation fewer SMs than kLeastForCodec
+// would take longer than both in turn.
 constexpr int ProcessorsForCodec(int talker_hidden, int rows, int processors) {
   constexpr int kLeastForCodec = 16;
   const int left = processors / 6;

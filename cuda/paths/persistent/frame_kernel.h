@@ -163,7 +163,7 @@ size_t FrameKernelBytes(const FrameKernelForm& form);
 // Returns the slots that the form needs at least.
 int MinRingSlots(const FrameKernelForm& form);
 // Returns the form for a card of so many SMs and so much shared memory of a block, with all its members set; blocks: 0
-// if there is none. folded_only: without the form for kPersistentMaxBlocks blocks alone.
+// if there is none. folded_only: the folded form, for tests of any number of blocks; no SM is left to the codec.
 FrameKernelForm ChooseForm(int talker_hidden, int rows, RingCopies copies, int processors, size_t shared_limit,
                            bool folded_only = false, WeightForm weights = WeightForm::kPlain);
 // Prepares the form's kernel. Sets the number of its thread blocks that fit one SM.
