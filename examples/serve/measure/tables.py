@@ -47,6 +47,8 @@ def merge(results, ramp):
         "utterances": len(with_gaps), "long_utterances": sum(row["long_gaps"] > 0 for row in with_gaps),
         "listeners": sorted({row["listener"] for row in with_gaps}),
         "longest": max((row["longest"] for row in with_gaps), default=0.0) * 1000,
+        # Seconds of the measurement at which they began: a load that rises, a moment, or all the time.
+        "begin": summary([row["begin"] for row in with_gaps], 1.0),
         "silent": summary([row["silent"] for row in with_gaps])}
     figures["refused"] = {
         "number": len(retries), "without_retry_after": retries.count(None),
@@ -114,6 +116,8 @@ def notes(figures):
     if gaps["number"]:
         lines.append(f"gaps in {gaps['utterances']} utterances, {gaps['long']} of 10 ms at least, the longest "
                      f"{gaps['longest']:.1f} ms; of {len(gaps['listeners'])} listeners: {listed(gaps['listeners'])}")
+        lines.append("these utterances began after {p50:.1f} / {p95:.1f} / {max:.1f} s (p50 / p95 / max)".format(
+            **gaps["begin"]))
     after = figures["refused"]["retry_after"]
     if after["n"]:
         lines.append(f"retry-after of {after['n']}: p50 {after['p50']:g}, at most {after['max']:g} s")
