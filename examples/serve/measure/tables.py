@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later
 """Figures of one measurement of --load, made from those of its client processes, and their table."""
+import statistics
+
 from . import listeners, report
 from .heard import LOOKED_AT
 
@@ -47,8 +49,9 @@ def merge(results, ramp):
         "utterances": len(with_gaps), "long_utterances": sum(row["long_gaps"] > 0 for row in with_gaps),
         "listeners": sorted({row["listener"] for row in with_gaps}),
         "longest": max((row["longest"] for row in with_gaps), default=0.0) * 1000,
-        # Seconds of the measurement at which they began: a load that rises, a moment, or all the time.
-        "begin": summary([row["begin"] for row in with_gaps], 1.0),
+        # Tells gaps of a load that rises from those of one moment and those of all the time.
+        "ramp": sum(row["begin"] < ramp for row in with_gaps),
+        "begin": sorted(row["begin"] for row in with_gaps),  # seconds of the measurement
         "silent": summary([row["silent"] for row in with_gaps])}
     figures["refused"] = {
         "number": len(retries), "without_retry_after": retries.count(None),
@@ -116,8 +119,9 @@ def notes(figures):
     if gaps["number"]:
         lines.append(f"gaps in {gaps['utterances']} utterances, {gaps['long']} of 10 ms at least, the longest "
                      f"{gaps['longest']:.1f} ms; of {len(gaps['listeners'])} listeners: {listed(gaps['listeners'])}")
-        lines.append("these utterances began after {p50:.1f} / {p95:.1f} / {max:.1f} s (p50 / p95 / max)".format(
-            **gaps["begin"]))
+        begin = gaps["begin"]
+        lines.append(f"{gaps['ramp']} of these utterances began in the ramp; the first after {begin[0]:.1f} s, half "
+                     f"until {statistics.median(begin):.1f}, the last after {begin[-1]:.1f}")
     after = figures["refused"]["retry_after"]
     if after["n"]:
         lines.append(f"retry-after of {after['n']}: p50 {after['p50']:g}, at most {after['max']:g} s")

@@ -400,7 +400,7 @@ def test_figures_of_all_processes():
     gaps = figures["gaps"]
     assert (gaps["number"], gaps["long"], gaps["longest"]) == (4, 1, 250)
     assert (gaps["utterances"], gaps["long_utterances"], gaps["listeners"]) == (2, 1, [0, 3])
-    assert (gaps["begin"]["n"], gaps["begin"]["max"]) == (2, 9.0)
+    assert (gaps["ramp"], gaps["begin"]) == (0, [8.0, 9.0])
     assert figures["refused"]["number"] == 3 and figures["refused"]["without_retry_after"] == 1
     assert figures["refused"]["retry_after"]["max"] == 4.0 and figures["broken"] == {"cut off": 3}
     assert figures["reasons"] == {"complete": 4, "cut by the end": 2}
@@ -437,7 +437,8 @@ def test_the_table_tells_what_went_wrong():
     assert "gaps" not in tables.notes(fine) and "broken" not in tables.notes(fine) and "never" not in tables.notes(fine)
     bad = fine | tables.merge([result([row(7, 0.0, 0.25, gaps=1, long_gaps=1, longest=0.25, silent=0.25),
                                           row(8, 0.0, 0.25, audible=None)], [3.0], {"cut off": 2})], 4.0)
-    for words in ("never audible: 1 of 2 utterances", "gaps in 1 utterances", "the longest 250.0 ms", "began after 0.0 / 0.0 / 0.0 s",
+    for words in ("never audible: 1 of 2 utterances", "gaps in 1 utterances", "the longest 250.0 ms",
+                  "1 of these utterances began in the ramp; the first after 0.0 s, half until 0.0, the last after 0.0",
                   "of 1 listeners: 7", "retry-after of 1: p50 3, at most 3 s", "broken: 2 cut off"):
         assert words in tables.notes(bad)
     assert len({len(line) for line in (tables.table_row(fine), tables.table_row(bad))}) == 1
