@@ -118,7 +118,8 @@ class Reader:
 
 
 class Connection(asyncio.Protocol):
-    """Stands between a socket and uvicorn, to which it is both the protocol of the former and, by Transport, the latter."""
+    """Stands between a socket and uvicorn, to which it is both the protocol of the former and, by Transport, the latter.
+    One that is lost leaves no cyclic garbage: it is so old by then that only a full collection would find it."""
 
     def __init__(self, door, **of_uvicorn):
         self._door = door
@@ -161,8 +162,11 @@ class Connection(asyncio.Protocol):
     def connection_lost(self, error):
         self._door.leave(self._peer)
         self._received.clear()
-        if self._protocol.transport is not None:
-            self._protocol.connection_lost(error)
+        protocol, self._protocol = self._protocol, None
+        if protocol.transport is not None:
+            protocol.connection_lost(error)
+        # asyncio's transport refers to itself by this.
+        vars(self._transport).pop("_read_ready_cb", None)
 
     # --- of the reader
 
@@ -302,6 +306,7 @@ class Http(HttpToolsProtocol):
     def connection_lost(self, error):
         self._stop(timers=True)
         super().connection_lost(error)
+        self._unset_keepalive_if_required()  # which uvicorn does without an error
 
     def data_received(self, data):
         if self._in_header and self._header_timer is None:
@@ -361,6 +366,7 @@ class Http(HttpToolsProtocol):
             return
         self._stop(timers=True)
         super().handle_websocket_upgrade()
+        self.parser = None  # refers to this protocol, which is lost now
 
     def send_400_response(self, msg):
         error, self._refusal = self._refusal, None
@@ -411,6 +417,10 @@ class Messages(WebSocketsSansIOProtocol):
     """A WebSocket whose memory neither frames without content fill, nor pings of a client that does not read."""
 
     in_request = False
+
+    def connection_lost(self, error):
+        super().connection_lost(error)
+        self.conn.parser.close()  # a generator, whose frame refers to the connection
 
     async def send(self, message):
         await super().send(message)

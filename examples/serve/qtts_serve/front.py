@@ -2,7 +2,6 @@
 """The state of a server: its model, pipelines, slots and sessions; loading and draining."""
 import asyncio
 import contextlib
-import gc
 import hashlib
 import json
 import logging
@@ -15,6 +14,7 @@ from . import encoders, limits
 from .admission import Slots
 from .catalogue import Catalogue
 from .errors import ApiError
+from .garbage import Garbage
 from .metrics import PROTOCOLS, Metrics
 from .pacing import Timer
 from .pool import Pool
@@ -31,12 +31,6 @@ MOST_BODIES = 256 << 20
 TOKENS_OF_BYTE = 3
 # Characters of the longest part of a text, of a model whose description does not say: the element's default.
 LONGEST_PART = 400
-# Objects between two collections of the youngest garbage, collections before the older one is looked through, and of that
-# before all. A collection holds the event loop for 0.4 us an object that it looks at, 12,000 in the second generation: 5 ms.
-# With 1,000 streams a full one takes tens of milliseconds and finds next to nothing.
-COLLECT = (2_000, 5, 1000)
-# Seconds between two full collections, which are made when nobody speaks.
-FULL_COLLECTION = 60.0
 # Seconds for which whoever has asked whether this server is ready is taken to send it requests.
 BALANCED = 30.0
 
@@ -55,6 +49,7 @@ class Front:
         self.metrics = Metrics(self)
         self._sessions_of = {protocol: self.metrics.sessions.labels(protocol) for protocol in PROTOCOLS}
         self.timer = Timer()
+        self._garbage = Garbage()
         self.cards = 0  # on which the model is loaded; a processor counts as one
         self.device_lost = False
         self.draining = False
@@ -67,7 +62,6 @@ class Front:
         self.catalogue = Catalogue(settings)
         self.utterances = set()  # those that are being spoken
         self._sessions = 0
-        self._collected = time.monotonic()  # when all garbage was
         self._bodies = 0  # bytes of requests that are being received
         self._loaded = asyncio.Event()
 
@@ -139,6 +133,7 @@ class Front:
                 utterance.cancel()
 
     def close(self):
+        self._garbage.stop()
         self.pool.close()
 
     # --- for the routes
@@ -166,9 +161,8 @@ class Front:
         finally:
             self._sessions -= 1
             self._sessions_of[protocol].dec()
-            if self._sessions == 0 and time.monotonic() > self._collected + FULL_COLLECTION:
-                self._collected = time.monotonic()
-                asyncio.get_running_loop().call_soon(gc.collect)
+            if self._sessions == 0:
+                self._garbage.rest()
 
     def tokens_at_once(self, text):
         """No fewer than the model reads before it speaks: those of the text, or of its longest part. A token has a byte at
@@ -255,9 +249,7 @@ class Front:
                                  "model": self.settings.names[0], "device": self.model["device"]})
         await asyncio.gather(*(self._warm_up() for _ in range(self.cards)))  # each takes a slot of another card
         await self.pool.fill(min(self.slots.total, self.settings.sessions))
-        gc.collect()
-        gc.freeze()  # no collection looks at the objects of the start again
-        gc.set_threshold(*COLLECT)
+        self._garbage.start()
 
     async def _load_cards(self):
         """Loads the model on each card that the element may use: a new pipeline takes one without an engine first. Returns a
