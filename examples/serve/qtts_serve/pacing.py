@@ -7,31 +7,39 @@ without a pace gets what has gathered in 80 ms at most. All streams share one ti
 sleeps.
 """
 import asyncio
+import heapq
+import itertools
 import math
 
-TICK = 0.02  # seconds
+TICK = 0.01  # seconds
 FRAME = 0.08  # seconds
+FRAME_TICKS = 8  # ticks of a frame
 RESERVE = 0.04  # seconds of sound that a listener still has when the next is written
-GATHERED = 16  # frames that gather between two writes of an answer without a pace, if they come as fast as before
+GATHERED = 32  # frames that gather between two writes of an answer without a pace, if they come as fast as before
 
 
 class Timer:
-    """One timer of the event loop for all sleepers, who wake together at ticks of 20 ms."""
+    """One timer of the event loop for all sleepers, who wake at ticks of 10 ms: first those whose listeners have nothing to
+    play soonest, and in each turn of the event loop WOKEN of them. New requests and first sounds come between."""
 
-    SLOTS = 16  # ticks of the longest sleep
+    SLOTS = 32  # ticks of the longest sleep
+    WOKEN = 16  # each takes some 0.1 ms
 
     def __init__(self):
-        self._slots = [set() for _ in range(self.SLOTS)]
+        self._slots = [[] for _ in range(self.SLOTS)]
         self._now = 0
         self._sleepers = 0
         self._handle = None
+        self._awake = []  # a heap of those whose tick has come
+        self._order = itertools.count()
+        self._wakes = False  # _wake() will be called
 
-    def sleep(self, ticks):
-        """A future that is done after 1 to SLOTS ticks; cancel() or set_result() ends the sleep early."""
+    def sleep(self, ticks, until=math.inf):
+        """A future that is done after 1 to SLOTS ticks; cancel() or set_result() ends the sleep early. `until`: when, by the
+        event loop's clock, the sleeper's listener has played all."""
         loop = asyncio.get_running_loop()
         future = loop.create_future()
-        slot = self._slots[(self._now + ticks) % self.SLOTS]
-        slot.add(future)
+        self._slots[(self._now + ticks) % self.SLOTS].append((until, next(self._order), future))
         self._sleepers += 1
         if self._handle is None:
             self._due = loop.time() + TICK
@@ -41,16 +49,28 @@ class Timer:
     def _tick(self, loop):
         self._now = (self._now + 1) % self.SLOTS
         slot = self._slots[self._now]
-        self._slots[self._now] = set()
+        self._slots[self._now] = []
         self._sleepers -= len(slot)
-        for future in slot:
-            if not future.done():
-                future.set_result(None)
+        for sleeper in slot:
+            heapq.heappush(self._awake, sleeper)
+        if not self._wakes:
+            self._wake(loop)
         self._handle = None
         if self._sleepers:
             # A late tick does not move those after it, unless it came a whole tick late.
             self._due = max(self._due + TICK, loop.time())
             self._handle = loop.call_at(self._due, self._tick, loop)
+
+    def _wake(self, loop):
+        left = self.WOKEN
+        while self._awake and left:
+            future = heapq.heappop(self._awake)[-1]
+            if not future.done():
+                future.set_result(None)
+                left -= 1
+        self._wakes = bool(self._awake)
+        if self._wakes:
+            loop.call_soon(self._wake, loop)
 
 
 class Pace:
@@ -80,6 +100,10 @@ class Pace:
         """Seconds by which the next frame is late, for a listener who began with the first."""
         return now - self._begin - self.frames * FRAME
 
+    def until(self):
+        """When a listener who began with the first frame has played all that was written."""
+        return math.inf if self._begin is None else self._begin + self.frames * FRAME - self._held
+
     def delay(self, seconds):
         """The listener waited so long."""
         if self._begin is not None:
@@ -94,11 +118,10 @@ class Pace:
         if pulled or self.allowed(now) <= 0:
             self._missed = 0
             return self._until_next_write(now, pulled)
-        # A listener does not run out of sound between two looks. For one that has none, looks become rare: an engine that is
-        # too slow is not asked 50 times a second.
-        if self._begin is not None and self.ahead and self.late(now) + self._held < 0:
+        if self._begin is not None and self.ahead and (in_hand := -self.late(now) - self._held) > 0:
             self._missed = 0
-            return 1
+            return max(1, min(FRAME_TICKS, int(in_hand / 2 / TICK)))
+        # A listener who has nothing waits. Looks become rare: an engine that is too slow is not asked 100 times a second.
         self._missed += 1
         return min(1 << self._missed - 1, Timer.SLOTS)
 
@@ -109,7 +132,7 @@ class Pace:
         if self.ahead == 0:
             # Fewer than READY_FRAMES_WHOLE gather meanwhile; a client that plays them keeps three quarters of what it has.
             in_hand = -self.late(now) / 4 / TICK
-            return max(1, min(4, int(in_hand), GATHERED // max(1, pulled)))
-        longest = 8 if self._writes < 4 else 16
+            return max(1, min(FRAME_TICKS, int(in_hand), GATHERED // max(1, pulled)))
+        longest = 2 * FRAME_TICKS if self._writes < 4 else 4 * FRAME_TICKS
         in_hand = -self.late(now) - self._held - RESERVE
         return max(1, min(longest, int(self.ahead / 2 / TICK), int(in_hand / TICK)))

@@ -2,6 +2,7 @@
 """One utterance, from its slot to its last frame, as both routes have it."""
 import asyncio
 import logging
+import math
 import time
 
 from .errors import ApiError
@@ -13,7 +14,7 @@ log = logging.getLogger("qtts_serve")
 # A pipeline that does not come to rest within this time after an interrupt is thrown away.
 LONGEST_REST = 2.0  # seconds
 # Ticks after which the warning that says why an utterance failed has come, if there is one.
-LONGEST_WARNING = 25
+LONGEST_WARNING = 50
 
 
 class Cancelled(Exception):
@@ -186,7 +187,7 @@ class Utterance:
                 break
             if not frames and not spoken.finished:
                 self._watch_gap(pace, now)
-            await self._pause(self._ticks(pace, len(frames), skip), started=spoken.started)
+            await self._pause(self._ticks(pace, len(frames), skip), pace.until(), spoken.started)
         if spoken.finished in ("error", "busy"):
             await self._wait_for_problem()
         if self.frames == 0 and not self.cancelled and (start_frame == 0 or start_frame > spoken.frames):
@@ -249,9 +250,9 @@ class Utterance:
 
     # --- sleeping
 
-    async def _pause(self, ticks, started=True):
+    async def _pause(self, ticks, until=math.inf, started=True):
         self._waits_for_start = not started
-        self._sleep = self._front.timer.sleep(ticks)
+        self._sleep = self._front.timer.sleep(ticks, until)
         try:
             await self._sleep
         finally:

@@ -7,6 +7,7 @@ import random
 import struct
 import sys
 import threading
+import time
 import types
 import unicodedata
 import unittest.mock
@@ -48,47 +49,115 @@ def test_the_next_write_comes_before_all_is_played(frames, after, held):
 
 
 def test_the_first_pause_is_shorter_for_what_an_encoder_keeps_back():
-    assert paced(2).pause(100.0, pulled=2) == 6
+    assert paced(2).pause(100.0, pulled=2) == 12
     assert paced(2, held=0.1).pause(100.0, pulled=2) == 1
 
 
 def test_a_listener_with_sound_in_hand_gets_it_in_few_writes():
     pace = paced(25)
-    assert [pace.pause(100.0, pulled=1) for _ in range(4)] == [8, 8, 8, 16]
+    assert [pace.pause(100.0, pulled=1) for _ in range(4)] == [16, 16, 16, 32]
 
 
 def test_a_listener_who_has_played_all_gets_sound_at_once():
     assert paced(2).pause(100.5, pulled=1) == 1
 
 
-def test_a_late_frame_is_looked_for_often_while_there_is_something_to_play():
+def test_a_late_frame_is_looked_for_the_more_often_the_less_there_is_to_play():
+    assert paced(25).pause(100.0, pulled=0) == pacing.FRAME_TICKS  # no more than a frame comes meanwhile
     pace = paced(2, held=0.05)
-    assert [pace.pause(100.0 + 0.01 * look, pulled=0) for look in range(11)] == [1] * 11  # 0.11 s are in hand
+    assert [pace.pause(100.005 + 0.01 * look, pulled=0) for look in range(11)] == [5, 4, 4, 3, 3, 2, 2, 1, 1, 1, 1]
     assert [pace.pause(100.12 + look, pulled=0) for look in range(5)] == [1, 2, 4, 8, 16]
     pace.expect()  # more text has come
-    assert [pace.pause(106.0, pulled=0) for _ in range(6)] == [1, 2, 4, 8, 16, 16]
+    assert [pace.pause(106.0, pulled=0) for _ in range(7)] == [1, 2, 4, 8, 16, 32, 32]
 
 
 def test_who_does_not_listen_is_looked_after_less_and_less():
     pace = paced(2, ahead=0)
-    assert [pace.pause(100.0, pulled=0) for _ in range(6)] == [1, 2, 4, 8, 16, 16]
+    assert [pace.pause(100.0, pulled=0) for _ in range(7)] == [1, 2, 4, 8, 16, 32, 32]
 
 
 @pytest.mark.parametrize("frames, pulled, ticks", [
-    (2, 1, 2), (3, 1, 3), (100, 1, 4), (100, 4, 4), (100, 5, 3), (100, 8, 2), (100, 9, 1), (100, 31, 1)])
+    (2, 1, 4), (3, 1, 6), (100, 1, 8), (100, 4, 8), (100, 5, 6), (100, 8, 4), (100, 9, 3), (100, 31, 1)])
 def test_an_answer_without_a_pace_gets_what_has_gathered(frames, pulled, ticks):
     assert paced(frames, ahead=0).pause(100.0, pulled) == ticks
 
 
 def test_a_client_that_plays_an_answer_without_a_pace_keeps_most_of_its_sound():
     assert paced(2, ahead=0).pause(100.1, pulled=1) == 1
-    assert paced(10, ahead=0).pause(100.6, pulled=1) == 2  # 0.2 s are in hand
+    assert paced(10, ahead=0).pause(100.6, pulled=1) == 5  # 0.2 s are in hand
     assert paced(10, ahead=0).pause(105.0, pulled=1) == 1
+
+
+class Sleepers:
+    """Sleep, and note the names of those that woke in each turn of the event loop."""
+
+    def __init__(self, timer):
+        self._timer, self.turns = timer, []
+
+    async def sleep(self, name, ticks, until=math.inf):
+        await self._timer.sleep(ticks, until)
+        self.turns[-1].append(name)
+
+    async def watch(self):
+        while True:
+            self.turns.append([])
+            await asyncio.sleep(0)
+
+
+def woken(sleeps):
+    """Names of (name, ticks, until) in each turn in which one woke."""
+    async def main():
+        sleepers = Sleepers(pacing.Timer())
+        watch = asyncio.create_task(sleepers.watch())
+        await asyncio.gather(*(sleepers.sleep(*sleep) for sleep in sleeps))
+        watch.cancel()
+        return [turn for turn in sleepers.turns if turn]
+
+    return run(main())
+
+
+def test_of_those_whose_tick_has_come_who_runs_out_of_sound_first_wakes_first():
+    turns = woken([("idle", 1), ("late", 1, 5.0), ("soon", 1, 2.0), ("sooner", 1, 1.0), ("idle, too", 1)])
+    assert turns == [["sooner", "soon", "late", "idle", "idle, too"]]
+
+
+def test_no_turn_of_the_event_loop_wakes_all_sleepers():
+    count = 5 * pacing.Timer.WOKEN
+    turns = woken([(number, 1, float(count - number)) for number in range(count)])
+    assert sum(turns, []) == list(reversed(range(count)))
+    assert all(len(turn) <= pacing.Timer.WOKEN for turn in turns)
+
+
+def test_who_runs_out_of_sound_wakes_before_those_of_an_earlier_tick_who_do_not():
+    async def main():
+        sleepers = Sleepers(pacing.Timer())
+        sleepers.turns.append([])
+        with unittest.mock.patch.object(pacing.Timer, "WOKEN", 1):
+            tasks = [asyncio.create_task(sleepers.sleep(number, 1)) for number in range(3)]
+            tasks.append(asyncio.create_task(sleepers.sleep("urgent", 2, 1.0)))
+            await asyncio.sleep(0)
+            time.sleep(3 * pacing.TICK)  # both ticks are late
+            await asyncio.gather(*tasks)
+        return sleepers.turns[0]
+
+    assert run(main()).index("urgent") < 3
+
+
+def test_a_sleeper_who_was_woken_early_is_passed_over():
+    async def main():
+        timer = pacing.Timer()
+        sleeps = [timer.sleep(1, float(number)) for number in range(2 * pacing.Timer.WOKEN)]
+        for early in sleeps[:-1]:
+            early.set_result("early")
+        assert await sleeps[-1] is None
+        assert await timer.sleep(pacing.Timer.SLOTS) is None
+
+    run(main())
 
 
 class Listener:
     """Hears an utterance whose frames are made at these times, by the policy alone: there is no clock. Ticks come at `phase`
-    and every 20 ms after it."""
+    and every 10 ms after it."""
 
     def __init__(self, made, held, phase):
         self.looks = self.silent = 0
@@ -116,11 +185,11 @@ def made_at(*pauses, frames=100):
 
 # The first frames as 500 listeners get them on a card, and later ones: the third comes as late as it may, a tick before what
 # the encoder has given is played.
-@pytest.mark.parametrize("phase", [0.001 * number for number in range(20)])
+@pytest.mark.parametrize("phase", [0.001 * number for number in range(10)])
 @pytest.mark.parametrize("held, pauses", [
     (0.0, (0.04, 0.01, 0.1, 0.072)), (opus.HELD, (0.04, 0.01, 0.1, 0.072)),
-    (0.0, (0.04, 0.01, 0.129, 0.06)), (opus.HELD, (0.04, 0.01, 0.112, 0.06)),
-    (0.0, (0.04, 0.05, 0.072)), (opus.HELD, (0.04, 0.04, 0.079)), (0.1, (0.04, 0.0, 0.03, 0.072)),
+    (0.0, (0.04, 0.01, 0.139, 0.06)), (opus.HELD, (0.04, 0.01, 0.122, 0.06)),
+    (0.0, (0.04, 0.05, 0.072)), (opus.HELD, (0.04, 0.04, 0.079)), (0.1, (0.04, 0.0, 0.04, 0.072)),
 ])
 def test_a_frame_that_is_there_in_time_is_heard_in_time(held, pauses, phase):
     listener = Listener(made_at(*pauses), held, phase)
