@@ -47,19 +47,21 @@ class Timer:
         return future
 
     def _tick(self, loop):
+        now = loop.time()
+        while self._due <= now:  # a busy event loop is late, and does not lengthen a sleep by more than that
+            self._advance()
+            self._due += TICK
+        if not self._wakes:
+            self._wake(loop)
+        self._handle = loop.call_at(self._due, self._tick, loop) if self._sleepers else None
+
+    def _advance(self):
         self._now = (self._now + 1) % self.SLOTS
         slot = self._slots[self._now]
         self._slots[self._now] = []
         self._sleepers -= len(slot)
         for sleeper in slot:
             heapq.heappush(self._awake, sleeper)
-        if not self._wakes:
-            self._wake(loop)
-        self._handle = None
-        if self._sleepers:
-            # A late tick does not move those after it, unless it came a whole tick late.
-            self._due = max(self._due + TICK, loop.time())
-            self._handle = loop.call_at(self._due, self._tick, loop)
 
     def _wake(self, loop):
         left = self.WOKEN

@@ -143,6 +143,18 @@ def test_who_runs_out_of_sound_wakes_before_those_of_an_earlier_tick_who_do_not(
     assert run(main()).index("urgent") < 3
 
 
+def test_a_late_tick_does_not_move_those_after_it():
+    async def main():
+        timer = pacing.Timer()
+        sleeps = [timer.sleep(ticks) for ticks in (1, 5, 10)]
+        time.sleep(11 * pacing.TICK)
+        for _ in range(4):  # turns
+            await asyncio.sleep(0)
+        assert all(sleep.done() for sleep in sleeps)
+
+    run(main())
+
+
 def test_a_sleeper_who_was_woken_early_is_passed_over():
     async def main():
         timer = pacing.Timer()
