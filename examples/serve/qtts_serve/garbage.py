@@ -2,7 +2,7 @@
 """When Python looks for garbage that refers to itself, which holds the event loop for 0.4 us an object that it looks at.
 
 By itself it looks once so many more objects were made than freed. Among a thousand streams as many end as begin: there
-are tens of thousands of young objects by then, and all listeners wait for 20 to 90 ms. So young objects are looked at
+are tens of thousands of young objects by then, and all listeners wait for 20 to 90 ms. Here young objects are looked at
 often, while they are few, and are old after that. Old garbage is found when nobody speaks; connections leave none.
 """
 import asyncio
@@ -24,7 +24,7 @@ class Garbage:
         self._timer = None
 
     def start(self):
-        """What there is now is not looked at again. From now on nothing else collects."""
+        """The objects that there are now are not looked at again. From now on nothing else collects."""
         gc.collect()
         gc.freeze()
         gc.disable()
