@@ -59,10 +59,6 @@ RESAMPLER_HELD = 0.01  # seconds
 RESAMPLE = (f"audioconvert ! audio/x-raw,format=F32LE ! {RESAMPLER} ! audio/x-raw,rate={{rate}} ! "
             "audioconvert dithering=none ! audio/x-raw,format=S16LE")
 
-# Seconds for which a piece may wait for a worker, and this for Python's lock while the event loop is busy: of 500 listeners
-# on an H200 one of 20 first sounds took 35 ms longer than its samples.
-WORK = 0.04
-
 WAV_HEADER = 44  # bytes
 
 CAPS = f"audio/x-raw,format=S16LE,rate={RATE},channels=1,layout=interleaved"
@@ -165,15 +161,14 @@ class Pipeline:
 class Encoder:
     """A compressed format, or another rate. `header` comes before all else.
 
-    Its stages have no thread: WORKERS make them, push sound into them and take out the bytes. `held`: seconds of sound that
-    are kept back, or in work.
+    Its stages have no thread: WORKERS make them, push sound into them and take out the bytes.
     """
 
     def __init__(self, name, rate, header=b""):
         self._format = FORMATS[name]
         self._rate = rate
         self._header = header
-        self.held = self._format.held(rate) + (RESAMPLER_HELD if rate != RATE else 0.0) + WORK
+        self.held = self._format.held(rate) + (RESAMPLER_HELD if rate != RATE else 0.0)
         self._stages = []
         self._in_use = threading.Lock()  # by a worker: a cancelled task does not end its work
         self._closed = False
