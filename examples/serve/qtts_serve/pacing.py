@@ -13,7 +13,7 @@ import math
 
 TICK = 0.01  # seconds
 FRAME = 0.08  # seconds
-FRAME_TICKS = 8  # ticks of a frame
+FRAME_TICKS = round(FRAME / TICK)
 RESERVE = 0.04  # seconds of sound that a listener still has when the next is written
 GATHERED = 32  # frames that gather between two writes of an answer without a pace, if they come as fast as before
 
