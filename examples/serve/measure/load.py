@@ -30,7 +30,7 @@ SENTENCES = (
     "Turn left at the traffic light and then go straight ahead.", "The door is locked and I cannot find my keys.",
     "He has been waiting for the doctor since nine in the morning.", "The new software update is ready to install.")
 # Threads of a server whose processor time is told apart, by name. All others are the engine's.
-THREADS = {"server_main_thread_cores": report.MAIN, "server_encoder_cores": "encoder", "server_streaming_cores": "speech:src"}
+THREADS = {"server_main_thread_cores": report.MAIN, "server_encoder_cores": report.ENCODER, "server_streaming_cores": "speech:src"}
 NO_CORES = dict.fromkeys(("server_cores", *THREADS))
 EXTRA = 30.0  # seconds at most, in which the last requests of a rate begin to speak
 LISTENERS_OF_PROCESS = 250

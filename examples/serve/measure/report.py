@@ -7,7 +7,7 @@ import platform
 import statistics
 import time
 
-MAIN = "main"
+MAIN, ENCODER = "main", "encoder"
 
 
 def quantile(values, share):
@@ -83,12 +83,12 @@ class Tree:
 
     def threads(self):
         """Returns the seconds of the threads that run, by name: MAIN for main threads, of a server of Python those of its event
-        loops."""
+        loops. A process that encodes is ENCODER."""
         seconds = collections.Counter()
         for pid in self._members(self._processes()):
             for name, *fields in _stats(f"/proc/{pid}/task"):
                 number = fields[-1]
-                seconds[MAIN if number == str(pid) else name] += _thread_seconds(f"/proc/{pid}/task/{number}", fields)
+                seconds[MAIN if number == str(pid) and name != ENCODER else name] += _thread_seconds(f"/proc/{pid}/task/{number}", fields)
         return seconds
 
     @staticmethod

@@ -1,96 +1,28 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later
-"""Formats and rates of the sound: what they do to samples (S16LE, 24 kHz, mono), piece by piece.
+"""Samples (S16LE, 24 kHz, mono) become bytes of a format, piece by piece.
 
-A compressed format, and any sound at another rate, has a pipeline or an encoder of its own for each utterance: both have a
-state, and an end.
+A compressed format, and any sound at another rate, has an encoder of its own for each utterance, with a state and an end, in
+one of the processes that are there for it (encoding.py).
 """
-import dataclasses
-import functools
-import struct
-import threading
-import typing
+import asyncio
+import collections
+import itertools
+import logging
+import os
+import pathlib
+import socket
+import subprocess
+import sys
 
-from . import opus
-from .samples import Sink
-from .speaker import RATE, Gst
-from .workers import Workers
+from .encoding import ANSWER, CLOSE, END, OPEN, PUSH, REQUEST
+from .errors import ApiError
+from .formats import FORMATS, held, wav_header
+from .limits import encoding_processes
+from .speaker import RATE
 
-# The rates of `sample_rate`. 24 kHz is the model's own.
-RATES = (8000, 16000, 22050, 24000, 44100, 48000)
-TELEPHONE = (8000,)
+LONGEST_END = 5.0  # seconds that a template takes to end
 
-
-@dataclasses.dataclass(frozen=True)
-class Format:
-    media: str  # media type
-    elements: str = ""  # the encoder; none for samples as they are, or with `stream`
-    stream: type | None = None  # the encoder, where it is none of GStreamer's
-    held: typing.Callable = lambda rate: 0.0  # seconds of sound that the encoder keeps back at most, at a rate
-    rates: tuple = RATES  # the first is the default, unless the model's own is among them
-    names_rate: bool = False  # the media type has a rate: the bytes do not tell it
-
-    @property
-    def rate(self):
-        """The rate of a request that names none."""
-        return RATE if RATE in self.rates else self.rates[0]
-
-
-FORMATS = {
-    "pcm": Format("audio/pcm", names_rate=True),
-    "wav": Format("audio/wav"),
-    # The rates are those that Opus has an encoder for.
-    "opus": Format("audio/ogg", stream=opus.Stream, held=lambda _rate: opus.HELD, rates=(8000, 16000, 24000, 48000)),
-    # A block of its own length, 0.2 s at 24 kHz, would keep the first two frames back, and is no smaller.
-    "flac": Format("audio/flac", "flacenc blocksize=480", held=lambda rate: 480 / rate),
-    "mp3": Format("audio/mpeg", "lamemp3enc target=bitrate bitrate=64 cbr=true",
-                  held=lambda rate: (4608 if rate > 24000 else 1920) / rate),
-    "aac": Format("audio/aac", "audioconvert ! avenc_aac bitrate=64000 ! aacparse ! audio/mpeg,stream-format=adts",
-                  held=lambda rate: 2048 / rate),
-    # The bytes of G.711, as telephones have them. Types of RFC 3551.
-    "g711_ulaw": Format("audio/PCMU", "mulawenc", rates=TELEPHONE, names_rate=True),
-    "g711_alaw": Format("audio/PCMA", "alawenc", rates=TELEPHONE, names_rate=True),
-}
-
-# audioresample's quality, of 10. Aliases and images are below -90 dB and the passband is flat to 0.85 of the Nyquist
-# frequency, both as exact as S16; it holds back 10 ms of sound (4 has -80 dB, 10 holds back 16 ms).
-RESAMPLER = "audioresample quality=8"
-RESAMPLER_HELD = 0.01  # seconds
-# From samples at 24 kHz to another rate. In floating-point, and without dither: the same sound has the same bytes.
-RESAMPLE = (f"audioconvert ! audio/x-raw,format=F32LE ! {RESAMPLER} ! audio/x-raw,rate={{rate}} ! "
-            "audioconvert dithering=none ! audio/x-raw,format=S16LE")
-
-WAV_HEADER = 44  # bytes
-
-CAPS = f"audio/x-raw,format=S16LE,rate={RATE},channels=1,layout=interleaved"
-WORKERS = Workers()
-
-
-@functools.cache
-def available(name):
-    """Whether the encoder of the format is installed."""
-    if FORMATS[name].stream is not None:
-        return opus.available()
-    elements = [part.split()[0] for part in FORMATS[name].elements.split(" ! ") if part and "/" not in part.split()[0]]
-    return all(Gst.ElementFactory.find(element) for element in elements)
-
-
-def check_default(name):
-    """RuntimeError if the format of requests that name none cannot be made."""
-    if not available(name):
-        raise RuntimeError(f"--response-format: the encoder of {name} is not installed. Install GStreamer's plug-ins "
-                           "(Debian: gstreamer1.0-plugins-good, gstreamer1.0-plugins-bad, gstreamer1.0-libav), or choose wav.")
-
-
-def media_type(name, rate):
-    """With the rate where the bytes do not tell it and it is not the model's own."""
-    form = FORMATS[name]
-    return f"{form.media};rate={rate}" if form.names_rate and rate != RATE else form.media
-
-
-def wav_header(size=None, rate=RATE):
-    """The header of a WAV file with `size` bytes of samples. Without a size both fields have the largest value."""
-    data, file = (0xFFFFFFFF, 0xFFFFFFFF) if size is None else (size, size + 36)
-    return struct.pack("<4sI4s4sIHHIIHH4sI", b"RIFF", file, b"WAVE", b"fmt ", 16, 1, 1, rate, 2 * rate, 2, 16, b"data", data)
+log = logging.getLogger("qtts_serve")
 
 
 class Plain:
@@ -112,128 +44,211 @@ class Plain:
         pass
 
 
-class Pipeline:
-    """Elements of GStreamer, which get the model's sound. There is no thread in it."""
-
-    def __init__(self, elements):
-        self._samples = 0
-        self._pipeline = Gst.parse_launch(f"{elements} ! appsink name=out sync=false async=false wait-on-eos=false")
-        self._out = Sink(self._pipeline.get_by_name("out"))
-        self._pad = Gst.Pad.new("sound", Gst.PadDirection.SRC)
-        self._pad.set_active(True)
-        self._pad.link(self._pipeline.find_unlinked_pad(Gst.PadDirection.SINK))
-        self._pipeline.set_state(Gst.State.PLAYING)
-        self._pad.push_event(Gst.Event.new_stream_start("sound"))
-        self._pad.push_event(Gst.Event.new_caps(Gst.Caps.from_string(CAPS)))
-        segment = Gst.Segment()
-        segment.init(Gst.Format.TIME)
-        self._pad.push_event(Gst.Event.new_segment(segment))
-
-    def push(self, sound):
-        """The bytes that are there now."""
-        if sound:
-            buffer = Gst.Buffer.new_wrapped(sound)
-            count = len(sound) // 2
-            buffer.pts = self._samples * Gst.SECOND // RATE
-            buffer.duration = count * Gst.SECOND // RATE
-            self._samples += count
-            if self._pad.push(buffer) != Gst.FlowReturn.OK:
-                self._raise_error("the encoder takes no more sound")
-        return self._out.pull_all()
-
-    def end(self):
-        """The rest. RuntimeError if an element failed."""
-        self._pad.push_event(Gst.Event.new_eos())
-        self._raise_error()
-        return self._out.pull_all()
-
-    def _raise_error(self, otherwise=""):
-        """RuntimeError with the element's reason; without one `otherwise`, if given."""
-        message = self._pipeline.get_bus().pop_filtered(Gst.MessageType.ERROR)
-        reason = message.parse_error()[0].message if message is not None else otherwise
-        if reason:
-            raise RuntimeError(reason)
-
-    def close(self):
-        self._pipeline.set_state(Gst.State.NULL)
-
-
 class Encoder:
-    """A compressed format, or another rate. `header` comes before all else.
+    """A compressed format, or another rate. `header` comes before all else."""
 
-    Its stages have no thread: WORKERS make them, push sound into them and take out the bytes.
-    """
-
-    def __init__(self, name, rate, header=b""):
-        self._format = FORMATS[name]
-        self._rate = rate
+    def __init__(self, process, name, rate, header):
+        self._process = process
         self._header = header
-        self.held = self._format.held(rate) + (RESAMPLER_HELD if rate != RATE else 0.0)
-        self._stages = []
-        self._in_use = threading.Lock()  # by a worker: a cancelled task does not end its work
+        self.held = held(name, rate)
+        self._number = process.open(f"{name} {rate}")
         self._closed = False
-        self._ready = WORKERS.run(self._open)
-        self._ready.add_done_callback(_take_exception)
 
     async def encode(self, sound):
-        """Returns the bytes that are there once this sound is encoded."""
-        await self._ready
+        """Returns the bytes that are there once this sound is encoded. ApiError if the encoder failed."""
         header, self._header = self._header, b""
-        return header + await WORKERS.run(self._push, sound)
+        return header + await self._process.ask(self._number, PUSH, sound)
 
     async def finish(self):
-        """The rest. RuntimeError if the encoder failed."""
-        await self._ready
+        """The rest. ApiError if the encoder failed."""
         header, self._header = self._header, b""
-        return header + await WORKERS.run(self._end)
+        return header + await self._process.ask(self._number, END)
 
     def close(self):
-        WORKERS.run(self._close).add_done_callback(_take_exception)
-
-    # --- on a worker
-
-    def _open(self):
-        with self._in_use:
-            if self._closed:
-                return
-            resample = "" if self._rate == RATE else RESAMPLE.format(rate=self._rate)
-            elements = " ! ".join(filter(None, (resample, self._format.elements)))
-            if elements:
-                self._stages.append(Pipeline(elements))
-            if self._format.stream is not None:
-                self._stages.append(self._format.stream(self._rate))
-
-    def _push(self, sound):
-        with self._in_use:
-            if self._closed:
-                return b""
-            for stage in self._stages:
-                sound = stage.push(sound)
-            return sound
-
-    def _end(self):
-        with self._in_use:
-            if self._closed:
-                return b""
-            sound = b""
-            for stage in self._stages:
-                sound = stage.push(sound) + stage.end()
-            return sound
-
-    def _close(self):
-        with self._in_use:
+        if not self._closed:
             self._closed = True
-            for stage in self._stages:
-                stage.close()
+            self._process.close(self._number)
 
 
-def _take_exception(future):
-    """For a future that nobody may await."""
-    if not future.cancelled():
-        future.exception()
+class Template:
+    """The process whose forks encode."""
+
+    def __init__(self):
+        """OSError if it cannot be started."""
+        self._socket, other = socket.socketpair()
+        path = os.pathsep.join(filter(None, (str(pathlib.Path(__file__).parents[1]), os.environ.get("PYTHONPATH"))))
+        with other:
+            try:
+                self._child = subprocess.Popen([sys.executable, "-m", f"{__package__}.encoding"], stdin=other,
+                                               stdout=subprocess.DEVNULL, env={**os.environ, "PYTHONPATH": path})
+            except OSError:
+                self._socket.close()
+                raise
+
+    @property
+    def pid(self):
+        return self._child.pid
+
+    def fork(self):
+        """The socket of a new process. OSError if the template has ended."""
+        own, other = socket.socketpair()
+        with other:
+            try:
+                socket.send_fds(self._socket, [b"f"], [other.fileno()])
+            except OSError:
+                own.close()
+                raise
+        return own
+
+    def end(self):
+        """Blocks, mostly for some milliseconds."""
+        self._socket.close()
+        try:
+            self._child.wait(LONGEST_END)
+        except subprocess.TimeoutExpired:
+            self._child.kill()
+            self._child.wait()
 
 
-def make(name, rate):
-    header = wav_header(rate=rate) if name == "wav" else b""
-    encodes = FORMATS[name].elements or FORMATS[name].stream or rate != RATE
-    return Encoder(name, rate, header) if encodes else Plain(header)
+class Process(asyncio.Protocol):
+    """A process that encodes, seen from the event loop: the protocol of the socket between them."""
+
+    def __init__(self):
+        self._numbers = itertools.count()
+        self._received = bytearray()
+        self._asked = collections.deque()  # futures of the answers, in their order
+        self._ends = False  # by end()
+        self.utterances = 0
+        self.lost = False
+
+    def open(self, what):
+        """The number of a new encoder. Its first answer tells if it could not be made."""
+        number = next(self._numbers)
+        self.utterances += 1
+        self._tell(number, OPEN, what.encode())
+        return number
+
+    def close(self, number):
+        self.utterances -= 1
+        self._tell(number, CLOSE)
+
+    async def ask(self, number, what, data=b""):
+        """The bytes that an encoder has now. ApiError if it failed."""
+        if self.lost:
+            raise failed()
+        answer = asyncio.get_running_loop().create_future()
+        self._asked.append(answer)
+        self._tell(number, what, data)
+        return await answer
+
+    def _tell(self, number, what, data=b""):
+        if not self.lost:
+            self._transport.write(REQUEST.pack(number, what, len(data)) + data)
+
+    def end(self):
+        self._ends = True
+        self._transport.abort()
+
+    # --- of the socket
+
+    def connection_made(self, transport):
+        self._transport = transport
+
+    def data_received(self, data):
+        self._received += data
+        begin, have = 0, len(self._received)
+        while begin + ANSWER.size <= have:
+            has_failed, size = ANSWER.unpack_from(self._received, begin)
+            body = begin + ANSWER.size
+            if body + size > have:
+                break
+            self._answer(has_failed, bytes(memoryview(self._received)[body:body + size]))
+            begin = body + size
+        del self._received[:begin]
+
+    def _answer(self, has_failed, data):
+        future = self._asked.popleft()
+        if future.done():  # nobody waits for it any longer
+            return
+        if has_failed:
+            log.error("an encoder failed: %s", data.decode(errors="replace"))
+            future.set_exception(failed())
+        else:
+            future.set_result(data)
+
+    def connection_lost(self, _error):
+        self.lost = True
+        if not self._ends:
+            log.error("a process that encodes has ended, and %d utterances with it", self.utterances)
+        while self._asked:
+            future = self._asked.popleft()
+            if not future.done():
+                future.set_exception(failed())
+
+
+def failed():
+    """For the client. The log has the reason."""
+    return ApiError(500, "The encoder of this format failed. Try again, or ask for wav.", "response_format", "encoder_failed")
+
+
+class Encoders:
+    """The processes that encode: their template, and as many forks as there were utterances for. On the event loop's thread."""
+
+    def __init__(self):
+        self._template = None
+        self._processes = []
+        self._starting = None  # a task
+
+    def prepare(self):
+        """Starts the template, so that no utterance waits for it. RuntimeError if that is not possible."""
+        try:
+            self._template = Template()
+        except OSError as error:
+            raise RuntimeError(f"A process that encodes cannot be started: {error}") from None
+
+    async def make(self, name, rate):
+        """An encoder for an utterance's sound. ApiError if no process can be started."""
+        header = wav_header(rate=rate) if name == "wav" else b""
+        if FORMATS[name].elements or FORMATS[name].stream or rate != RATE:
+            return Encoder(await self._least_busy(), name, rate, header)
+        return Plain(header)
+
+    async def _least_busy(self):
+        self._processes = [process for process in self._processes if not process.lost]
+        utterances = sum(process.utterances for process in self._processes) + 1
+        if self._starting is None and len(self._processes) < encoding_processes(utterances):
+            self._starting = asyncio.create_task(self._start())
+        if self._starting is not None:
+            await asyncio.shield(self._starting)
+        if not self._processes:
+            raise failed()
+        return min(self._processes, key=lambda process: process.utterances)
+
+    async def _start(self):
+        try:
+            _, process = await asyncio.get_running_loop().create_unix_connection(Process, sock=self._fork())
+            self._processes.append(process)
+        except (OSError, RuntimeError) as error:
+            log.error("%s", error)
+        finally:
+            self._starting = None
+
+    def _fork(self):
+        if self._template is not None:
+            try:
+                return self._template.fork()
+            except OSError:  # it was killed
+                self._template.end()
+        self.prepare()
+        return self._template.fork()
+
+    def close(self):
+        """Ends all processes."""
+        if self._starting is not None:
+            self._starting.cancel()
+        for process in self._processes:
+            process.end()
+        self._processes = []
+        if self._template is not None:
+            self._template.end()
+            self._template = None

@@ -12,7 +12,7 @@ import tempfile
 
 from starlette.datastructures import QueryParams
 
-from . import encoders
+from . import formats
 from .errors import ApiError, bad_field
 
 FRAME_NANOSECONDS = 80_000_000
@@ -57,7 +57,7 @@ class Wishes:
     text: str = ""
     settings: dict = dataclasses.field(default_factory=dict)  # of the element
     response_format: str = "mp3"
-    sample_rate: int = encoders.RATE  # Hz
+    sample_rate: int = formats.RATE  # Hz
     events: bool = False  # server-sent events
     json: bool = False  # one object of JSON
     whole: bool = False  # one piece, when the utterance is over
@@ -222,11 +222,11 @@ def _read_shared(fields, settings, catalogue, default_format):
     if "model" in fields:
         catalogue.check_model(fields["model"])
     wishes = Wishes(response_format=fields.get("response_format", default_format))
-    if wishes.response_format not in encoders.FORMATS:
-        raise bad_field("response_format", f"is {shown(wishes.response_format)}; it may be {', '.join(encoders.FORMATS)}.")
-    if not encoders.available(wishes.response_format):
+    if wishes.response_format not in formats.FORMATS:
+        raise bad_field("response_format", f"is {shown(wishes.response_format)}; it may be {', '.join(formats.FORMATS)}.")
+    if not formats.available(wishes.response_format):
         raise bad_field("response_format", f"is {wishes.response_format}, whose encoder is not installed on the server.")
-    wishes.sample_rate = _read_sample_rate(fields, encoders.FORMATS[wishes.response_format], wishes.response_format)
+    wishes.sample_rate = _read_sample_rate(fields, formats.FORMATS[wishes.response_format], wishes.response_format)
     element = wishes.settings
     if (speed := _number(fields, "speed", 1.0, *SPEEDS)) != 1.0:
         element["rate"] = float(speed)

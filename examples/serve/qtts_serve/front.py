@@ -10,9 +10,10 @@ import pathlib
 import re
 import time
 
-from . import encoders, limits
+from . import formats, limits
 from .admission import Slots
 from .catalogue import Catalogue
+from .encoders import Encoders
 from .errors import ApiError
 from .garbage import Garbage
 from .metrics import PROTOCOLS, Metrics
@@ -49,6 +50,7 @@ class Front:
         self.metrics = Metrics(self)
         self._sessions_of = {protocol: self.metrics.sessions.labels(protocol) for protocol in PROTOCOLS}
         self.timer = Timer()
+        self.encoders = Encoders()
         self._garbage = Garbage()
         self.cards = 0  # on which the model is loaded; a processor counts as one
         self.device_lost = False
@@ -102,6 +104,7 @@ class Front:
         """Loads the model and speaks once. Never raises: see `failure` and `on_fatal`."""
         begin = time.monotonic()
         try:
+            self.encoders.prepare()
             await self._load()
             self.metrics.load.set(time.monotonic() - begin)
             log.info("ready after %.2f s: %s on %s, %d slots%s", time.monotonic() - begin, self.settings.names[0],
@@ -134,6 +137,7 @@ class Front:
 
     def close(self):
         self._garbage.stop()
+        self.encoders.close()
         self.pool.close()
 
     # --- for the routes
@@ -239,7 +243,7 @@ class Front:
         limits.check(self.settings.sessions, self.slots.total, self.settings.most_connections)
         self.catalogue = Catalogue(self.settings, speaker.listed("speakers"))
         self.catalogue.check()
-        encoders.check_default(self.settings.response_format)
+        formats.check_default(self.settings.response_format)
         self.part_characters = part_characters(stats.get_value("model"), speaker.part_length())
         self.model = {"languages": speaker.listed("languages"), "voice": speaker.usual_voice(),
                       "device": stats.get_value("device"), "instruct": speaker.supports_instructions(),

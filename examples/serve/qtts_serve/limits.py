@@ -4,21 +4,33 @@ import os
 import pathlib
 import resource
 
-# An idle pipeline has two descriptors and one thread, an encoder two more descriptors; a connection has one descriptor.
-# Encoders share a thread for each processor.
-DESCRIPTORS = {"process": 96, "connection": 1, "utterance": 4}
-THREADS = {"process": 32 + len(os.sched_getaffinity(0)), "connection": 0, "utterance": 1}
+# A pipeline has two descriptors and one thread; a connection has one descriptor, and so has a process that encodes, which
+# counts as a thread.
+DESCRIPTORS = {"process": 96, "connection": 1, "utterance": 2, "encoding": 1}
+THREADS = {"process": 32, "connection": 0, "utterance": 1, "encoding": 1}
+UTTERANCES = 32  # of a process that encodes, before there is another one. In Opus these take a seventh of a processor.
+
+
+def encoding_processes(utterances):
+    """How many processes encode for so many utterances: no more than there are processors."""
+    return min(len(os.sched_getaffinity(0)), -(-utterances // UTTERANCES))
+
+
+def raise_descriptors():
+    """As far as it goes. Returns the limit."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    return hard
 
 
 def check(sessions, slots, connections):
     """Raises RuntimeError with one sentence. Raises the limit of descriptors as far as it goes."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if soft != hard:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     for what, have, costs, remedy in (
-            ("open files", hard, DESCRIPTORS, "ulimit -n"),
+            ("open files", raise_descriptors(), DESCRIPTORS, "ulimit -n"),
             ("threads", _most_threads(), THREADS, "ulimit -u, or pids.max of the cgroup")):
-        need = costs["process"] + connections * costs["connection"] + min(sessions, slots) * costs["utterance"]
+        utterances = min(sessions, slots)
+        need = (costs["process"] + connections * costs["connection"] + utterances * costs["utterance"] +
+                encoding_processes(utterances) * costs["encoding"])
         if have != resource.RLIM_INFINITY and have < need:
             raise RuntimeError(f"The limit of {what} is {have}; {sessions} sessions and {slots} slots need {need}. "
                                f"Raise it ({remedy}), or lower --sessions.")

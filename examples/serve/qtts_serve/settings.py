@@ -6,7 +6,7 @@ import math
 import os
 
 from . import access
-from .encoders import FORMATS
+from .formats import FORMATS
 from .voice_files import read_folder
 
 

@@ -11,7 +11,7 @@ import logging
 from starlette.datastructures import Headers
 from starlette.formparsers import MultiPartException, MultiPartParser
 
-from . import encoders, fields, ranges, tracing
+from . import fields, formats, ranges, tracing
 from .errors import ApiError, bad_field
 from .extensions import HOLD_NEXT, TRAILERS
 from .off_loop import off_loop
@@ -159,7 +159,7 @@ class Answer:
             self._utterance = Utterance(self._front, "http", "whole", wishes.progress)
             async with self._utterance as utterance:
                 utterance.say(wishes.text, settings)
-                encoder = encoders.make(wishes.response_format, wishes.sample_rate)
+                encoder = await self._front.encoders.make(wishes.response_format, wishes.sample_rate)
                 try:
                     end = await (self._make_whole(utterance, encoder, wishes, part) if part or wishes.whole else
                                  self._stream(utterance, encoder, wishes))
@@ -186,7 +186,7 @@ class Answer:
             raise ApiError(500, spoken.problem, code="engine_failed")
         sound += await encoder.finish()
         if wishes.response_format == "wav":  # whose length is known by now
-            sound[:encoders.WAV_HEADER] = encoders.wav_header(len(sound) - encoders.WAV_HEADER, wishes.sample_rate)
+            sound[:formats.WAV_HEADER] = formats.wav_header(len(sound) - formats.WAV_HEADER, wishes.sample_rate)
         if wishes.json:
             return functools.partial(self._send_at_once, _object(wishes, spoken, sound),
                                      self._headers(utterance, wishes) | _seed(spoken))
@@ -333,7 +333,7 @@ def _object(wishes, spoken, sound):
 def _media_type(wishes):
     if wishes.json:
         return "application/json"
-    return "text/event-stream" if wishes.events else encoders.media_type(wishes.response_format, wishes.sample_rate)
+    return "text/event-stream" if wishes.events else formats.media_type(wishes.response_format, wishes.sample_rate)
 
 
 def _ranges(wishes):

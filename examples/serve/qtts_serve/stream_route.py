@@ -11,7 +11,7 @@ import logging
 from starlette.responses import JSONResponse
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
-from . import encoders, fields, tracing
+from . import fields, formats, tracing
 from .errors import ApiError, mistake
 from .off_loop import off_loop
 from .patience import within
@@ -288,7 +288,7 @@ class Session:
     async def _speak_with(self, turn, utterance, settings):
         utterance.begin(settings)
         self._give_text(turn, utterance)
-        encoder = encoders.make(turn.wishes.response_format, turn.wishes.sample_rate)
+        encoder = await self._front.encoders.make(turn.wishes.response_format, turn.wishes.sample_rate)
         try:
             await self._stream(turn, utterance, encoder)
         finally:
@@ -336,7 +336,7 @@ class Session:
         if kept:
             data = b"".join(kept)
             if wishes.response_format == "wav":  # whose length is known by now
-                data = encoders.wav_header(len(data) - encoders.WAV_HEADER, wishes.sample_rate) + data[encoders.WAV_HEADER:]
+                data = formats.wav_header(len(data) - formats.WAV_HEADER, wishes.sample_rate) + data[formats.WAV_HEADER:]
             await self._send_bytes(data)
         await self._send({"type": "audio.done", "utterance_index": turn.index, "sentence_index": 0, **spoken.summary(),
                           "frames": utterance.frames, "total_bytes": total, "error": spoken.finished == "error"})

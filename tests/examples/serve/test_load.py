@@ -15,7 +15,7 @@ import sys
 import pytest
 
 from measure import heard, listeners, load, report, rows, tables
-from qtts_serve.workers import Workers
+from qtts_serve.encoders import Encoders
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 TASK = {"format": "pcm", "protocol": "http", "netloc": "here", "pace": 2.0, "voice": None, "tokens_per_second": 20.0,
@@ -488,9 +488,14 @@ def test_processor_time_of_a_tree():
 
 def test_processor_time_of_a_servers_threads():
     async def main():
-        workers = Workers(1)
-        await workers.run(sum, range(10**7))
-        return report.Tree(os.getpid()).threads()
+        encoders = Encoders()
+        encoder = await encoders.make("flac", 24000)
+        await encoder.encode(bytes(3840))
+        encoder.close()
+        try:
+            return report.Tree(os.getpid()).threads()
+        finally:
+            encoders.close()
 
     assert asyncio.run(main())["encoder"] > 0
     before, after = (2.0, {report.MAIN: 1.0}), (6.0, {report.MAIN: 2.0, "encoder": 1.0, "cuda": 1.0})

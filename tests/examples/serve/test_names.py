@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from qtts_serve import encoders
+from qtts_serve import formats
 from qtts_serve.catalogue import FEMALE, MALE, MODELS, Catalogue
 from qtts_serve.errors import ApiError
 from qtts_serve.settings import Settings
@@ -52,11 +52,11 @@ def test_own_aliases_come_first():
 
 
 def test_a_default_format_without_its_encoder(monkeypatch):
-    encoders.check_default("wav")
-    monkeypatch.setattr(encoders, "available", encoders.available.__wrapped__)  # without what was found before
-    monkeypatch.setitem(encoders.FORMATS, "mp3", encoders.Format("audio/mpeg", "no-such-encoder"))
+    formats.check_default("wav")
+    monkeypatch.setattr(formats, "available", formats.available.__wrapped__)  # without what was found before
+    monkeypatch.setitem(formats.FORMATS, "mp3", formats.Format("audio/mpeg", "no-such-encoder"))
     with pytest.raises(RuntimeError, match="encoder of mp3 is not installed.*choose wav"):
-        encoders.check_default("mp3")
+        formats.check_default("mp3")
 
 
 def properties():

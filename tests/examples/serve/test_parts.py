@@ -1,12 +1,15 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later
-"""Parts of the server by themselves: waiting with a limit, workers, writes that go out together, the encoders, messages."""
+"""Parts of the server by themselves: waiting with a limit, writes that go out together, the encoders, messages."""
 import asyncio
 import itertools
 import math
+import os
+import pathlib
 import random
+import signal
 import struct
+import subprocess
 import sys
-import threading
 import time
 import types
 import unicodedata
@@ -15,14 +18,14 @@ import unittest.mock
 import pytest
 from hostile_recordings import ogg_checksum
 
-from qtts_serve import encoders, opus, pacing
+from qtts_serve import encoders, encoding, formats, opus, pacing
 from qtts_serve.connection import Transport
+from qtts_serve.errors import ApiError
 from qtts_serve.front import TOKENS_OF_BYTE, Front
 from qtts_serve.pacing import Pace
 from qtts_serve.patience import within
 from qtts_serve.samples import Reports
 from qtts_serve.speaker import GObject, Gst, Speaker, Spoken, structure
-from qtts_serve.workers import Workers, _Results
 
 Gst.init(None)
 
@@ -279,68 +282,6 @@ def test_cancelling_reaches_what_waits():
     assert run(main())
 
 
-# --- workers
-
-def test_workers_are_bounded():
-    async def main():
-        workers, gate, threads = Workers(2), threading.Event(), set()
-
-        def work(number):
-            threads.add(threading.get_ident())
-            gate.wait(60)
-            return number
-
-        futures = [workers.run(work, number) for number in range(20)]
-        gate.set()
-        assert await asyncio.gather(*futures) == list(range(20))
-        return threads
-
-    assert 1 <= len(run(main())) <= 2
-
-
-def test_a_worker_goes_on_after_an_error_and_a_cancelled_future():
-    async def main():
-        workers = Workers(1)
-        with pytest.raises(ZeroDivisionError):
-            await workers.run(lambda: 1 // 0)
-        gate = threading.Event()
-        cancelled = workers.run(gate.wait, 60)
-        cancelled.cancel()
-        gate.set()
-        return await workers.run(lambda: 5)
-
-    assert run(main()) == 5
-
-
-def test_results_that_are_there_wake_the_loop_once():
-    loop = unittest.mock.Mock()
-    results, futures = _Results(loop), [unittest.mock.Mock(done=lambda: False) for _ in range(4)]
-    for number, future in enumerate(futures[:3]):
-        results.put(future, number, None)
-    loop.call_soon_threadsafe.assert_called_once()
-    loop.call_soon_threadsafe.call_args[0][0]()
-    for number, future in enumerate(futures[:3]):
-        future.set_result.assert_called_once_with(number)
-    results.put(futures[3], 3, None)
-    assert loop.call_soon_threadsafe.call_count == 2
-
-
-def test_workers_go_on_with_another_loop():
-    workers = Workers(1)
-
-    async def leave():
-        gate = threading.Event()
-        workers.run(gate.wait, 60)
-        workers.run(int)
-        gate.set()
-
-    async def work():
-        return await workers.run(lambda: 7)
-
-    asyncio.run(leave())
-    assert run(work()) == 7
-
-
 # --- writes
 
 class Written(list):
@@ -400,23 +341,17 @@ def durations(packets):
     return [count * (2.5, 5, 10, 20)[packet[0] >> 3 & 3] for packet, count in zip(packets, frames)]
 
 
-with_opus = pytest.mark.skipif(not encoders.available("opus"), reason="libopus is not installed")
+with_opus = pytest.mark.skipif(not formats.available("opus"), reason="libopus is not installed")
 
 
 @with_opus
 @pytest.mark.parametrize("frames", [1, 4])
 def test_what_is_given_to_opus_at_once_is_one_page(frames):
-    async def main():
-        encoder = encoders.make("opus", 24000)
-        try:
-            pages = [await encoder.encode(FRAME)]
-            for _ in range(5):
-                pages.append(await encoder.encode(frames * FRAME))
-            return [*pages, await encoder.finish()]
-        finally:
-            encoder.close()
-
-    first, *later, last = run(main())
+    stages = encoding.Stages("opus", 24000)
+    first = stages.push(FRAME)
+    later = [stages.push(frames * FRAME) for _ in range(5)]
+    last = stages.end()
+    stages.close()
     assert first.count(b"OggS") == 3  # two headers, and sound
     assert [page.count(b"OggS") for page in later] == [1] * 5
     assert last.count(b"OggS") == 1
@@ -469,13 +404,182 @@ def test_a_page_of_opus_has_no_more_than_it_can():
     assert ogg.granules[2:] == [3840 * 85, 3840 * 170, 3840 * 200, 3840 * 200 + 312]
 
 
+def with_encoders(main):
+    """The result of a coroutine that gets Encoders."""
+    async def work():
+        owner = encoders.Encoders()
+        try:
+            return await main(owner)
+        finally:
+            owner.close()
+
+    return run(work())
+
+
+def forks(owner):
+    """Process ids. A process is there once it has answered."""
+    template = owner._template.pid
+    return [int(pid) for pid in pathlib.Path(f"/proc/{template}/task/{template}/children").read_text().split()]
+
+
+def test_encoders_give_what_their_stages_give():
+    """Answers of several utterances come in any order of asking, in pieces of any size."""
+    sounds = [noise(1920 * frames) for frames in (1, 40, 3, 200)]
+
+    async def main(owner):
+        made = [await owner.make("flac", 24000) for _ in sounds]
+        bodies = await asyncio.gather(*(encoder.encode(sound) for encoder, sound in zip(made, sounds)))
+        return [body + await encoder.finish() for encoder, body in zip(made, bodies)]
+
+    def encoded(sound):
+        stages = encoding.Stages("flac", 24000)
+        return stages.push(sound) + stages.end()
+
+    assert with_encoders(main) == [encoded(sound) for sound in sounds]
+
+
 def test_an_encoder_that_is_closed_in_its_first_moment():
-    async def main():
-        encoder = encoders.make("flac", 24000)
+    async def main(owner):
+        encoder = await owner.make("flac", 24000)
+        encoder.close()
         encoder.close()
         return await encoder.encode(FRAME), await encoder.finish()
 
-    assert run(main()) == (b"", b"")
+    assert with_encoders(main) == (b"", b"")
+
+
+def test_an_answer_that_nobody_waits_for():
+    async def main(owner):
+        first, second = [await owner.make("g711_ulaw", 8000) for _ in range(2)]
+        asking = asyncio.ensure_future(first.encode(FRAME))
+        await asyncio.sleep(0)
+        asking.cancel()
+        return len(await second.encode(10 * FRAME) + await second.finish())
+
+    assert with_encoders(main) == 6400
+
+
+def test_another_process_is_started_when_each_has_many_utterances(monkeypatch):
+    monkeypatch.setattr(encoders, "encoding_processes", lambda utterances: min(3, -(-utterances // 2)))
+
+    async def main(owner):
+        made = [await owner.make("flac", 24000) for _ in range(9)]
+        sound = [await encoder.encode(FRAME) + await encoder.finish() for encoder in made]
+        assert sound == sound[:1] * 9
+        assert len(forks(owner)) == 3
+        return [encoder._process for encoder in made]
+
+    processes = with_encoders(main)
+    assert [len(set(processes[:count])) for count in (2, 4, 6, 9)] == [1, 2, 3, 3]
+    assert sorted(processes.count(process) for process in set(processes)) == [3, 3, 3]
+
+
+def test_a_process_that_is_lost_takes_its_utterances_alone():
+    async def main(owner):
+        lost = await owner.make("flac", 24000)
+        await lost.encode(FRAME)
+        pid, = forks(owner)
+        os.kill(pid, signal.SIGSTOP)  # it cannot answer any more
+        asking = asyncio.ensure_future(lost.encode(FRAME))
+        await asyncio.sleep(0)
+        os.kill(pid, signal.SIGKILL)
+        for broken in (asking, lost.encode(FRAME), lost.finish()):
+            with pytest.raises(ApiError) as refused:
+                await broken
+            assert (refused.value.status, refused.value.code) == (500, "encoder_failed")
+        lost.close()
+        other = await owner.make("flac", 24000)
+        assert other._process is not lost._process
+        return await other.encode(FRAME) + await other.finish()
+
+    assert with_encoders(main).startswith(b"fLaC")
+
+
+def test_an_encoder_that_cannot_be_made_tells_so():
+    async def main(owner):
+        process = (await owner.make("flac", 24000))._process
+        number = process.open("no-format 24000")
+        with pytest.raises(ApiError) as refused:
+            await process.ask(number, encoding.PUSH, FRAME)
+        process.close(number)
+        return refused.value.code
+
+    assert with_encoders(main) == "encoder_failed"
+
+
+def test_no_process_can_be_started(monkeypatch):
+    monkeypatch.setattr(sys, "executable", "/no/such/python")
+
+    async def main(owner):
+        with pytest.raises(ApiError) as refused:
+            await owner.make("flac", 24000)
+        return refused.value.code
+
+    assert with_encoders(main) == "encoder_failed"
+
+
+def test_signals_to_all_processes_of_a_service_end_no_encoder():
+    async def main(owner):
+        encoder = await owner.make("flac", 24000)
+        await encoder.encode(FRAME)
+        for pid in (owner._template.pid, *forks(owner)):
+            for number in (signal.SIGINT, signal.SIGTERM):
+                os.kill(pid, number)
+        await owner._start()  # another fork
+        other = await owner.make("flac", 24000)
+        assert other._process is not encoder._process
+        return await encoder.finish(), await other.encode(FRAME)
+
+    assert all(with_encoders(main))
+
+
+def test_a_template_that_is_lost_is_replaced():
+    async def main(owner):
+        first = await owner.make("flac", 24000)
+        begun = await first.encode(FRAME)
+        os.kill(owner._template.pid, signal.SIGKILL)
+        os.waitid(os.P_PID, owner._template.pid, os.WEXITED | os.WNOWAIT)
+        await owner._start()
+        second = await owner.make("flac", 24000)
+        assert second._process is not first._process
+        return begun + await first.finish(), await second.encode(FRAME) + await second.finish()
+
+    first, second = with_encoders(main)
+    assert first == second
+
+
+def test_a_process_ends_with_the_server():
+    program = """
+import asyncio, os, signal
+from qtts_serve import encoders
+
+async def main():
+    owner = encoders.Encoders()
+    encoder = await owner.make("flac", 24000)
+    await encoder.encode(bytes(3840))
+    template = owner._template.pid
+    with open(f"/proc/{template}/task/{template}/children") as forks:
+        print(template, forks.read(), flush=True)
+    os.kill(os.getpid(), signal.SIGKILL)
+
+asyncio.run(main())
+"""
+    ended = subprocess.run([sys.executable, "-c", program], stdout=subprocess.PIPE, check=False)
+    assert ended.returncode == -signal.SIGKILL
+    pids = [int(pid) for pid in ended.stdout.split()]
+    assert len(pids) == 2
+    deadline = time.monotonic() + 60
+    while any(map(is_running, pids)):
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def is_running(pid):
+    """Not so if it is a zombie, which is for another process to end."""
+    try:
+        return pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except (FileNotFoundError, ProcessLookupError):
+        return False
 
 
 # --- messages

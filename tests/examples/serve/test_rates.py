@@ -2,7 +2,6 @@
 # Check: 65
 """Sample rates and the formats of telephones."""
 import array
-import asyncio
 import base64
 import functools
 import json
@@ -14,11 +13,11 @@ import urllib.parse
 import pytest
 
 from conftest import element, of
-from qtts_serve import encoders
+from qtts_serve import encoding, formats
 from qtts_serve.settings import Settings
 
 TEXT = "Please leave your message after the tone."
-OTHERS = [rate for rate in encoders.RATES if rate != 24000]
+OTHERS = [rate for rate in formats.RATES if rate != 24000]
 COMPRESSED = ["opus", "flac", "mp3", "aac"]
 
 
@@ -75,7 +74,7 @@ def test_wav_headers(server, rate):
         assert int.from_bytes(header[24:28], "little") == rate and int.from_bytes(header[28:32], "little") == 2 * rate
 
 
-@pytest.mark.parametrize("response_format, rate", [(name, rate) for name in COMPRESSED for rate in encoders.FORMATS[name].rates])
+@pytest.mark.parametrize("response_format, rate", [(name, rate) for name in COMPRESSED for rate in formats.FORMATS[name].rates])
 def test_compressed(server, response_format, rate):
     status, _, sound = server.speech(input=TEXT, seed=1, response_format=response_format, sample_rate=rate)
     assert status == 200
@@ -88,23 +87,17 @@ def test_compressed(server, response_format, rate):
     assert told == ("48000" if response_format == "opus" else str(rate))  # Opus is decoded at 48 kHz whatever it was
 
 
-@pytest.mark.parametrize("response_format, rate", [(name, rate) for name in COMPRESSED for rate in encoders.FORMATS[name].rates])
+@pytest.mark.parametrize("response_format, rate", [(name, rate) for name in COMPRESSED for rate in formats.FORMATS[name].rates])
 def test_an_encoder_keeps_no_more_back_than_it_tells(response_format, rate):
     """A listener's next sound is written while what has left the encoder is played."""
     sound = original().tobytes()
 
-    async def begin(frames):
-        encoder = encoders.make(response_format, rate)
-        try:
-            parts = [await encoder.encode(sound[3840 * frame:3840 * (frame + 1)]) for frame in range(frames)]
-            return b"".join(parts), encoder.held
-        finally:
-            encoder.close()
-
     for frames in (4, 7):
-        encoded, held = asyncio.run(begin(frames))
+        stages = encoding.Stages(response_format, rate)
+        encoded = b"".join(stages.push(sound[3840 * frame:3840 * (frame + 1)]) for frame in range(frames))
+        stages.close()
         description = ("-f", response_format) if response_format in ("mp3", "aac") else ()  # which are not recognized so early
-        assert len(converted(encoded, *description)) / 24000 >= frames * 0.08 - held - 0.0005
+        assert len(converted(encoded, *description)) / 24000 >= frames * 0.08 - formats.held(response_format, rate) - 0.0005
 
 
 def expand_ulaw(code):
@@ -135,7 +128,7 @@ def test_telephones(server, name, media, expand, error):
     assert all(abs(expand(code) - sample) <= error(sample) for code, sample in zip(sound, plain))
 
 
-@pytest.mark.parametrize("name", encoders.FORMATS)
+@pytest.mark.parametrize("name", formats.FORMATS)
 def test_each_format_may_be_the_default(name):
     assert Settings(response_format=name).response_format == name
 
@@ -183,7 +176,7 @@ def test_events_and_one_object_have_the_same_bytes(server, fields):
 
 def test_times_of_words_are_those_of_the_sound(server):
     words = [json.loads(server.speech(input=TEXT, seed=1, stream_format="json", timestamp_granularities=["word"],
-                                      sample_rate=rate)[2])["words"] for rate in encoders.RATES]
+                                      sample_rate=rate)[2])["words"] for rate in formats.RATES]
     assert words[0] and all(other == words[0] for other in words)
 
 
