@@ -12,6 +12,7 @@
 #include <map>
 #include <memory>
 #include <set>
+#include <span>
 #include <string>
 #include <utility>
 #include <variant>
@@ -28,8 +29,8 @@
 
 // Times the GPU codec at the released size on random weights: one frame of n streams as a captured graph; with --tiles
 // each of its products in every kernel that can take it, with --chosen only in the one that the codec takes; or with
-// --table the fastest ones, as rows of codec/tile_table.cc. --streams and --rows (columns of a stream) measure a part
-// of them.
+// --table the fastest ones, as rows of codec/tile_table.cc; with --table=whole those with which a whole frame is
+// fastest. --streams and --rows (columns of a stream) measure a part of them.
 namespace qtts {
 namespace {
 
@@ -313,7 +314,8 @@ Status PrintTiles(const testing::RandomCodec& random, cuda::CodecPrecision preci
                                                                            : 4);
       const double bytes = 2.0 * planes * (inputs / geometry.taps * geometry.columns + outputs * inputs) +
                            words * outputs * geometry.columns;
-      const Tile chosen = ChooseTile(product.args, product.x_planes, products->traits, numbers.codec, /*beside=*/false);
+      const Tile chosen = ChooseTile(product.args, product.x_planes, products->traits,
+                                     TableFor(products->traits, numbers.codec), /*beside=*/false);
       double best = Products::kNoBound;
       for (const Tile& tile : PossibleTiles(product.args, product.x_planes, products->traits)) {
         const bool is_chosen = IsSame(tile, chosen);
@@ -333,60 +335,93 @@ Status PrintTiles(const testing::RandomCodec& random, cuda::CodecPrecision preci
   return Status::Ok();
 }
 
-// The fastest kernel of a product.
-struct Fastest {
+// A kernel of a product.
+struct TimedTile {
   Tile tile;
   double us = Products::kNoBound;
 };
-Result<Fastest> FastestOf(const Products& products, const cuda::codec::GemmStep& product, cudaStream_t stream) {
+
+// Times all kernels of a product, those that take far longer than others only roughly. Returns the fastest first.
+Result<std::vector<TimedTile>> TimeTiles(const Products& products, const cuda::codec::GemmStep& product,
+                                         cudaStream_t stream) {
   std::vector<Tile> tiles = PossibleTiles(product.args, product.x_planes, products.traits);
   // The rule's tile first: kernels that take far longer are given up early.
   const Tile likely = RuleTile(product.args, product.x_planes, products.traits);
   std::stable_partition(tiles.begin(), tiles.end(), [&](const Tile& tile) { return IsSame(tile, likely); });
-  Fastest fastest;
+  std::vector<TimedTile> timed;
+  double best = Products::kNoBound;
   for (const Tile& tile : tiles) {
-    QTTS_ASSIGN_OR_RETURN(const double us, products.Time(product, tile, fastest.us, stream));
-    if (us < fastest.us) fastest = {tile, us};
+    QTTS_ASSIGN_OR_RETURN(const double us, products.Time(product, tile, best, stream));
+    best = std::min(best, us);
+    timed.push_back({tile, us});
   }
-  return fastest;
+  std::stable_sort(timed.begin(), timed.end(), [](const TimedTile& a, const TimedTile& b) { return a.us < b.us; });
+  return timed;
+}
+
+std::string NameOf(const Tile& tile) {
+  constexpr const char* kLetters = "NCWGS";
+  return std::string(1, kLetters[static_cast<int>(tile.form)]) + "(" + std::to_string(tile.columns) + ", " +
+         std::to_string(tile.tiles) + ")";
+}
+
+// A row of the table in the making, for ascending numbers of streams.
+struct Row {
+  const cuda::codec::GemmStep* product = nullptr;
+  std::vector<std::pair<int, Tile>> tiles;  // up to so many streams
+  int unit_streams = 0;
+
+  void Add(int streams, const Tile& tile) {
+    if (!tiles.empty() && IsSame(tiles.back().second, tile)) tiles.pop_back();
+    tiles.emplace_back(streams, tile);
+  }
+  void AddUnit(int streams, bool is_unit) {
+    if (!is_unit) {
+      unit_streams = 0;
+    } else if (unit_streams == 0) {
+      unit_streams = streams;
+    }
+  }
+  void Print() const {
+    const Kind kind = KindOf(*product);
+    std::printf("    {%d, %s, %d, %d, %d, %d, %d, {{", product->args.weights.planes, kind[0] != 0 ? "true" : "false",
+                kind[1], kind[2], kind[3], kind[4], unit_streams);
+    for (const auto& [n, tile] : tiles) {
+      const bool last = n == tiles.back().first;
+      std::printf("{%s, %s}%s", last ? "kAny" : std::to_string(n).c_str(), NameOf(tile).c_str(), last ? "" : ", ");
+    }
+    std::printf("}}},\n");
+    if (tiles.size() > cuda::codec::ProductTiles::kMaxRanges) {
+      std::printf("    // more ranges than ProductTiles::kMaxRanges: join some\n");
+    }
+    std::fflush(stdout);
+  }
+};
+
+// Returns the product behind the `at`-th if the two could be one kernel, else null.
+const cuda::codec::GemmStep* SecondOfUnit(const Products& products, size_t at) {
+  const cuda::codec::GemmStep& first = products.list[at];
+  if (first.unit.first == nullptr || at + 1 == products.list.size()) return nullptr;
+  const cuda::codec::GemmStep* const second = &products.list[at + 1];
+  Tile tile;
+  return UnitTakes(first.args, second->args, first.unit, &tile, products.traits) ? second : nullptr;
 }
 
 // Measures the `at`-th product of a codec and prints its row.
 Status PrintRow(Products* products, size_t at, const std::vector<int>& streams, cudaStream_t stream) {
-  constexpr const char* kLetters = "NCWGS";
   const cuda::codec::GemmStep& product = products->list[at];
-  std::vector<std::pair<int, Tile>> tiles;  // up to so many streams
-  int unit_streams = 0;
+  Row row{&product};
   for (const int n : streams) {
     products->SetStreams(n);
-    QTTS_ASSIGN_OR_RETURN(const Fastest fastest, FastestOf(*products, product, stream));
-    if (!tiles.empty() && IsSame(tiles.back().second, fastest.tile)) tiles.pop_back();
-    tiles.emplace_back(n, fastest.tile);
-    Tile tile;
-    if (product.unit.first == nullptr || at + 1 == products->list.size()) continue;
-    const cuda::codec::GemmStep& second = products->list[at + 1];
-    if (!UnitTakes(product.args, second.args, product.unit, &tile, products->traits)) continue;
-    QTTS_ASSIGN_OR_RETURN(const double us, products->TimeUnit(product, second, stream));
-    QTTS_ASSIGN_OR_RETURN(const Fastest of_second, FastestOf(*products, second, stream));
-    if (us >= fastest.us + of_second.us) {
-      unit_streams = 0;
-    } else if (unit_streams == 0) {
-      unit_streams = n;
-    }
+    QTTS_ASSIGN_OR_RETURN(const std::vector<TimedTile> timed, TimeTiles(*products, product, stream));
+    row.Add(n, timed.front().tile);
+    const cuda::codec::GemmStep* const second = SecondOfUnit(*products, at);
+    if (second == nullptr) continue;
+    QTTS_ASSIGN_OR_RETURN(const double us, products->TimeUnit(product, *second, stream));
+    QTTS_ASSIGN_OR_RETURN(const std::vector<TimedTile> of_second, TimeTiles(*products, *second, stream));
+    row.AddUnit(n, us < timed.front().us + of_second.front().us);
   }
-  const Kind kind = KindOf(product);
-  std::printf("    {%d, %s, %d, %d, %d, %d, %d, {{", product.args.weights.planes, kind[0] != 0 ? "true" : "false",
-              kind[1], kind[2], kind[3], kind[4], unit_streams);
-  for (const auto& [n, tile] : tiles) {
-    const bool last = n == tiles.back().first;
-    std::printf("{%s, %c(%d, %d)}%s", last ? "kAny" : std::to_string(n).c_str(), kLetters[static_cast<int>(tile.form)],
-                tile.columns, tile.tiles, last ? "" : ", ");
-  }
-  std::printf("}}},\n");
-  if (tiles.size() > cuda::codec::ProductTiles::kMaxRanges) {
-    std::printf("    // more ranges than ProductTiles::kMaxRanges: join some\n");
-  }
-  std::fflush(stdout);
+  row.Print();
   return Status::Ok();
 }
 
@@ -425,6 +460,205 @@ Status PrintTable(const testing::RandomCodec& random, cuda::CodecPrecision preci
   return Status::Ok();
 }
 
+// --- The same by the time of a whole frame
+
+using Table = std::vector<cuda::codec::ProductTiles>;
+
+// The kernel of a kind of product: its tile, or one with the next product.
+struct Choice {
+  Tile tile;
+  bool is_unit = false;
+};
+
+bool IsSame(const Choice& a, const Choice& b) {
+  return a.is_unit == b.is_unit && (a.is_unit || IsSame(a.tile, b.tile));
+}
+
+std::string NameOf(const Choice& choice) { return choice.is_unit ? "unit" : NameOf(choice.tile); }
+
+// Returns the table with this kernel for all layers like the product.
+Table With(Table table, const cuda::codec::GemmStep& product, const Choice& choice) {
+  const Kind kind = KindOf(product);
+  const int planes = product.args.weights.planes;
+  std::erase_if(table, [&](const cuda::codec::ProductTiles& row) {
+    return row.planes == planes && Kind{row.copied ? 1 : 0, row.rows, row.outputs, row.inputs, row.taps} == kind;
+  });
+  table.push_back({.planes = planes,
+                   .copied = kind[0] != 0,
+                   .rows = kind[1],
+                   .outputs = kind[2],
+                   .inputs = kind[3],
+                   .taps = kind[4],
+                   .unit_streams = choice.is_unit ? 1 : 0,
+                   .tiles = {{{cuda::codec::kAnyStreams, choice.tile}}}});
+  return table;
+}
+
+// A kind of product in the search.
+struct Sought {
+  size_t at = 0;    // its first layer, in the list of products
+  double work = 0;  // of all its layers, in products of a tile and a chunk
+  Choice choice;
+  std::vector<Choice> tries;
+};
+
+// Returns the kinds of product with their kernels by `table`, those with the most work first. Worth trying are kernels
+// that are not far slower than others alone.
+Result<std::vector<Sought>> SoughtOf(const Products& products, std::span<const cuda::codec::ProductTiles> table,
+                                     const Selection& selection, cudaStream_t stream) {
+  constexpr double kFar = 1.5;
+  std::map<Kind, Sought> kinds;
+  for (size_t i = 0; i < products.list.size(); ++i) {
+    const cuda::codec::GemmStep& product = products.list[i];
+    if (!selection.Has(product)) continue;
+    const auto [found, is_new] = kinds.try_emplace(KindOf(product));
+    Sought& sought = found->second;
+    const cuda::codec::GemmGeometry& geometry = product.args.geometry;
+    sought.work += static_cast<double>(geometry.columns) * geometry.tiles * geometry.chunks;
+    if (!is_new) continue;
+    sought.at = i;
+    sought.choice.tile = ChooseTile(product.args, product.x_planes, products.traits, table, /*beside=*/false);
+    QTTS_ASSIGN_OR_RETURN(const std::vector<TimedTile> timed, TimeTiles(products, product, stream));
+    for (const TimedTile& tile : timed) {
+      if (tile.us <= kFar * timed.front().us) sought.tries.push_back({tile.tile});
+    }
+    const cuda::codec::GemmStep* const second = SecondOfUnit(products, i);
+    if (second == nullptr) continue;
+    sought.choice.is_unit =
+        ChooseUnit(product.args, second->args, product.x_planes, product.unit, products.traits, table);
+    sought.tries.push_back({sought.choice.tile, true});
+  }
+  std::vector<Sought> all;
+  for (auto& [kind, sought] : kinds) all.push_back(std::move(sought));
+  std::sort(all.begin(), all.end(), [](const Sought& a, const Sought& b) { return a.work > b.work; });
+  return all;
+}
+
+// Medians of two graphs' times, ms.
+struct Comparison {
+  double base = 0;
+  double other = 0;
+  double gain() const { return 1 - other / base; }
+};
+
+// Runs two graphs by turns, so that a clock that changes does so for both.
+Result<Comparison> Compare(const cuda::Graph& base, const cuda::Graph& other, int turns, cudaStream_t stream) {
+  std::vector<cuda::Event> events;
+  for (int i = 0; i <= 2 * turns; ++i) {
+    QTTS_ASSIGN_OR_RETURN(cuda::Event event, cuda::Event::Create(true));
+    events.push_back(std::move(event));
+  }
+  // One turn that is not timed.
+  QTTS_RETURN_IF_ERROR(base.Launch(stream));
+  QTTS_RETURN_IF_ERROR(other.Launch(stream));
+  QTTS_RETURN_IF_CUDA_ERROR(cudaEventRecord(events[0].get(), stream), "timing");
+  for (size_t i = 0; i + 1 < events.size(); ++i) {
+    QTTS_RETURN_IF_ERROR((i % 2 == 0 ? base : other).Launch(stream));
+    QTTS_RETURN_IF_CUDA_ERROR(cudaEventRecord(events[i + 1].get(), stream), "timing");
+  }
+  QTTS_RETURN_IF_CUDA_ERROR(cudaStreamSynchronize(stream), "timing");
+  std::array<std::vector<float>, 2> times;
+  for (size_t i = 0; i + 1 < events.size(); ++i) {
+    float& ms = times[i % 2].emplace_back();
+    QTTS_RETURN_IF_CUDA_ERROR(cudaEventElapsedTime(&ms, events[i].get(), events[i + 1].get()), "timing");
+  }
+  for (std::vector<float>& some : times) std::sort(some.begin(), some.end());
+  const size_t middle = times[0].size() / 2;
+  return Comparison{times[0][middle], times[1][middle]};
+}
+
+// Adds to `rows` the kernels with which a frame of `n` streams is fastest. The search begins with the card's table and
+// changes one kind of product at a time, twice over. It prints each change that makes the frame faster, and keeps it.
+Status Search(cuda::Codec* codec, Products* products, const Arrays& arrays, int n, const Selection& selection,
+              std::map<Kind, Row>* rows, cudaStream_t stream) {
+  constexpr double kLeastGain = 0.001;
+  constexpr double kFarSlower = 0.003;  // not tried a second time
+  constexpr int kFewTurns = 5, kManyTurns = 21;
+  QTTS_ASSIGN_OR_RETURN(const cuda::DeviceNumbers numbers, cuda::NumbersOfDevice());
+  products->SetStreams(n);
+  const std::span<const cuda::codec::ProductTiles> of_card = TableFor(products->traits, numbers.codec);
+  QTTS_ASSIGN_OR_RETURN(std::vector<Sought> all, SoughtOf(*products, of_card, selection, stream));
+  const auto capture = [&](std::span<const cuda::codec::ProductTiles> table) {
+    codec->UseTiles(table);
+    return cuda::Graph::Capture(stream,
+                                [&] { return codec->Decode(n, arrays.slots, arrays.codes, arrays.pcm, stream); });
+  };
+  Table table(of_card.begin(), of_card.end());
+  QTTS_ASSIGN_OR_RETURN(const cuda::Graph first, capture(table));
+  QTTS_ASSIGN_OR_RETURN(cuda::Graph best, capture(table));
+  // Until attention has a whole window to read.
+  for (int i = 0; i < kReplays; ++i) QTTS_RETURN_IF_ERROR(first.Launch(stream));
+  bool changed = true;
+  for (int pass = 0; pass < 2 && changed; ++pass) {
+    changed = false;
+    for (Sought& sought : all) {
+      std::vector<Choice> close;
+      for (const Choice& choice : sought.tries) {
+        if (IsSame(choice, sought.choice)) {
+          close.push_back(choice);
+          continue;
+        }
+        const cuda::codec::GemmStep& product = products->list[sought.at];
+        Table trial = With(table, product, choice);
+        QTTS_ASSIGN_OR_RETURN(cuda::Graph graph, capture(trial));
+        QTTS_ASSIGN_OR_RETURN(Comparison compared, Compare(best, graph, kFewTurns, stream));
+        if (compared.gain() >= -kFarSlower) close.push_back(choice);
+        if (compared.gain() < kLeastGain / 2) continue;
+        QTTS_ASSIGN_OR_RETURN(compared, Compare(best, graph, kManyTurns, stream));
+        if (compared.gain() < kLeastGain) continue;
+        const Kind kind = KindOf(product);
+        std::printf("// %d streams, {%d, %s, %d, %d, %d, %d}: %s to %s, %.4f to %.4f ms (%.2f %%)\n", n,
+                    product.args.weights.planes, kind[0] != 0 ? "true" : "false", kind[1], kind[2], kind[3], kind[4],
+                    NameOf(sought.choice).c_str(), NameOf(choice).c_str(), compared.base, compared.other,
+                    -100 * compared.gain());
+        std::fflush(stdout);
+        sought.choice = choice;
+        table = std::move(trial);
+        best = std::move(graph);
+        changed = true;
+      }
+      sought.tries = std::move(close);
+    }
+  }
+  codec->UseTiles(of_card);
+  QTTS_ASSIGN_OR_RETURN(const Comparison compared, Compare(first, best, kReplays, stream));
+  const int table_streams = cuda::codec::TableStreams(n, products->traits);
+  std::printf("// %d streams (%d of the table): %.4f ms by the card's table, %.4f ms by these kernels (%.2f %%)\n", n,
+              table_streams, compared.base, compared.other, -100 * compared.gain());
+  std::fflush(stdout);
+  for (const Sought& sought : all) {
+    const cuda::codec::GemmStep& product = products->list[sought.at];
+    Row& row = (*rows)[KindOf(product)];
+    row.product = &product;
+    row.Add(table_streams, sought.choice.tile);
+    row.AddUnit(n, sought.choice.is_unit);
+  }
+  return Status::Ok();
+}
+
+// Loads a codec with all its slots in use.
+Result<std::unique_ptr<cuda::Codec>> LoadCodec(const testing::RandomCodec& random, cuda::CodecPrecision precision,
+                                               int most, cudaStream_t stream) {
+  QTTS_ASSIGN_OR_RETURN(std::unique_ptr<cuda::Codec> codec,
+                        cuda::Codec::Create(random.config(), random.weights(), precision, most, most));
+  for (int i = 0; i < most; ++i) QTTS_RETURN_IF_ERROR(codec->Reset(i, stream));
+  return codec;
+}
+
+// Prints the rows of a codec for `most` streams, after searches for each number of streams.
+Status PrintWholeTable(testing::RandomCodec* random, cuda::CodecPrecision precision, int most,
+                       const Selection& selection, cudaStream_t stream) {
+  QTTS_ASSIGN_OR_RETURN(const std::unique_ptr<cuda::Codec> codec, LoadCodec(*random, precision, most, stream));
+  QTTS_ASSIGN_OR_RETURN(const std::unique_ptr<Products> products, Products::Create(*random, precision, most));
+  const Arrays arrays(*codec, random, most);
+  std::map<Kind, Row> rows;
+  for (const int n : selection.streams) {
+    QTTS_RETURN_IF_ERROR(Search(codec.get(), products.get(), arrays, n, selection, &rows, stream));
+  }
+  for (const auto& [kind, row] : rows) row.Print();
+  return Status::Ok();
+}
+
 // Returns the numbers of a list as in 64,256.
 std::vector<int> NumbersOf(const char* list) {
   std::vector<int> numbers;
@@ -443,6 +677,7 @@ int Main(int argc, char** argv) {
   bool tiles = false;
   bool once = false;  // three frames of `most` streams without a graph, for a profiler
   bool table = false;
+  bool whole = false;
   Selection selection;
   cuda::CodecPrecision precision = cuda::CodecPrecision::kExact;
   testing::CodecShape shape = testing::CodecShape::Released();
@@ -453,6 +688,8 @@ int Main(int argc, char** argv) {
       tiles = true;
     } else if (std::strcmp(argv[i], "--table") == 0) {
       table = true;
+    } else if (std::strcmp(argv[i], "--table=whole") == 0) {
+      whole = true;
     } else if (std::strcmp(argv[i], "--chosen") == 0) {
       tiles = selection.chosen = true;
     } else if (std::strncmp(argv[i], "--streams=", 10) == 0 && !NumbersOf(argv[i] + 10).empty()) {
@@ -469,14 +706,25 @@ int Main(int argc, char** argv) {
       most = std::atoi(argv[i]);
     } else {
       std::fprintf(stderr,
-                   "usage: codec-bench [--once | --tiles | --chosen | --table] [--streams=N,...] [--rows=N,...] "
-                   "[--planes=22 (exact) | --planes=11 (fast)] [--layers=N] [most streams]\n");
+                   "usage: codec-bench [--once | --tiles | --chosen | --table | --table=whole] [--streams=N,...] "
+                   "[--rows=N,...] [--planes=22 (exact) | --planes=11 (fast)] [--layers=N] [most streams]\n"
+                   "  --table        the fastest kernel of each product alone, as rows of codec/tile_table.cc\n"
+                   "  --table=whole  the kernels with which a whole frame is fastest: changes one kind of product at a "
+                   "time, beginning with the card's table\n");
       return 2;
     }
   }
   cudaStream_t stream = nullptr;
   Check(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "stream");
   testing::RandomCodec random(shape, 1);
+  if (whole) {
+    if (selection.streams.empty()) selection.streams = {most};
+    std::sort(selection.streams.begin(), selection.streams.end());
+    const Status status =
+        PrintWholeTable(&random, precision, std::max(most, selection.streams.back()), selection, stream);
+    if (!status.ok()) std::fprintf(stderr, "codec-bench: %s\n", status.message().c_str());
+    return status.ok() ? 0 : 1;
+  }
   if (tiles || table) {
     if (selection.streams.empty() && table) {
       selection.streams = {1, 2, 4, 8, 16, 32, 64, 96, 128, 160, 192, 224, 256};
@@ -495,16 +743,10 @@ int Main(int argc, char** argv) {
   Check(cudaEventCreate(&begin), "event");
   Check(cudaEventCreate(&end), "event");
   Check(cudaEventRecord(begin, stream), "event");
-  auto codec = cuda::Codec::Create(random.config(), random.weights(), precision, most, most);
+  const auto codec = LoadCodec(random, precision, most, stream);
   if (!codec.ok()) {
     std::fprintf(stderr, "codec-bench: %s\n", codec.status().message().c_str());
     return 1;
-  }
-  for (int i = 0; i < most; ++i) {
-    if (const Status status = (*codec)->Reset(i, stream); !status.ok()) {
-      std::fprintf(stderr, "codec-bench: %s\n", status.message().c_str());
-      return 1;
-    }
   }
   Check(cudaEventRecord(end, stream), "event");
   Check(cudaEventSynchronize(end), "loading");

@@ -11,6 +11,7 @@
 #include "codec/gemm_choice.h"
 #include "codec/kernels.h"
 #include "codec/steps.h"
+#include "codec/tile_table.h"
 #include "runtime/arena.h"
 #include "runtime/device_memory.h"
 #include "runtime/device_table.h"
@@ -31,6 +32,7 @@ struct Codec::Impl {
   std::vector<codec::Step> steps;
   codec::DeviceTraits device;
   CodecNumbers numbers;
+  std::span<const codec::ProductTiles> table;
   int groups = 0;
   int samples = 0;
   int max_slots = 0;
@@ -69,6 +71,7 @@ Result<std::unique_ptr<Codec::Impl>> Codec::Impl::Create(const CodecConfig& conf
   QTTS_RETURN_IF_CUDA_ERROR(codec::PrepareKernels(&impl->device), "preparing the codec");
   QTTS_ASSIGN_OR_RETURN(const DeviceNumbers numbers, NumbersOfDevice());
   impl->numbers = numbers.codec;
+  impl->table = codec::TableFor(impl->device, numbers.codec);
   impl->groups = static_cast<int>(weights.codebooks.size());
   impl->samples = config.samples_per_frame;
   impl->max_slots = max_slots;
@@ -157,6 +160,8 @@ Status Codec::Reset(int slot, cudaStream_t stream) {
 
 int Codec::sound_history() const { return impl_->sound_history; }
 
+void Codec::UseTiles(std::span<const codec::ProductTiles> table) { impl_->table = table; }
+
 // A past is the state, and behind it the number of frames.
 size_t Codec::past_bytes() const { return impl_->state_bytes + sizeof(int32_t); }
 
@@ -228,8 +233,7 @@ Status Codec::Impl::Run(std::span<const codec::Step> some, const Call& call, cud
     }
     if (const auto* s = std::get_if<codec::GemmStep>(&step)) {
       const codec::GemmArgs args = product(*s);
-      const codec::GemmTile tile =
-          codec::ChooseTile(args, s->x_planes, traits, numbers, call.room == CodecRoom::kBeside);
+      const codec::GemmTile tile = codec::ChooseTile(args, s->x_planes, traits, table, call.room == CodecRoom::kBeside);
       return codec::LaunchGemm(args, s->x_planes, tile, traits, stream);
     }
     if (const auto* s = std::get_if<codec::AttentionArgs>(&step)) {
@@ -253,7 +257,7 @@ Status Codec::Impl::Run(std::span<const codec::Step> some, const Call& call, cud
     if (first != nullptr && first->unit.first != nullptr && call.room == CodecRoom::kDevice) {
       const codec::GemmArgs args = product(*first);
       const codec::GemmArgs next = product(std::get<codec::GemmStep>(some[i + 1]));
-      if (codec::ChooseUnit(args, next, first->x_planes, first->unit, traits, numbers)) {
+      if (codec::ChooseUnit(args, next, first->x_planes, first->unit, traits, table)) {
         QTTS_RETURN_IF_CUDA_ERROR(codec::LaunchUnit(args, next, first->unit, traits, stream), kWhat);
         ++i;
         continue;

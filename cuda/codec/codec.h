@@ -7,11 +7,15 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <span>
 
 #include "checkpoint/weights.h"
 #include "qtts/status.h"
 
 namespace qtts::cuda {
+namespace codec {
+struct ProductTiles;
+}  // namespace codec
 
 // How matrix products multiply, in all layers alike. Sums, biases, residuals, SnakeBeta, norms and softmax are F32 in
 // each; only the operands of products are rounded. SNR of the samples against F32, measured with the bundled voice,
@@ -75,6 +79,10 @@ class Codec {
   // Decode(), later frames equal those of Decode() for all frames, bit for bit.
   Status DecodeWithoutSamples(int n, const int32_t* slots, const int32_t* codes, cudaStream_t stream);
   int sound_history() const;
+
+  // Takes the products' kernels from these rows (codec/tile_table.h) instead of the card's table from now on: for a
+  // benchmark that looks for a better table. The rows must outlive the codec's calls. The samples are the same.
+  void UseTiles(std::span<const codec::ProductTiles> table);
 
   // Saves and restores a stream's past, to continue from it more than once: past_bytes() of device memory, owned by the
   // caller.

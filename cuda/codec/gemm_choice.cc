@@ -57,12 +57,6 @@ bool CanRun(const GemmArgs& args, Planes x_planes, const GemmTile& tile, const D
   return false;
 }
 
-// Returns the row of the product in the table of the card's class, or null.
-const ProductTiles* RowOf(const GemmArgs& args, Planes x_planes, const DeviceTraits& device,
-                          const CodecNumbers& numbers) {
-  return FindTiles(device.warpgroups ? numbers.table : CodecTable::kWarps, args, x_planes);
-}
-
 // Returns the whole tiles for a product; `form` is kNarrow if there are none, or not enough to occupy nine tenths of
 // the SMs. Plain products: warps of 48 by 48 load the fewest bytes for a matrix instruction, two blocks of them on an
 // SM need some 80 KiB each, and one larger block is the next best.
@@ -176,17 +170,17 @@ GemmTile RuleTile(const GemmArgs& args, Planes x_planes, const DeviceTraits& dev
 }
 
 bool ChooseUnit(const GemmArgs& first, const GemmArgs& second, Planes x_planes, const UnitWeights& weights,
-                const DeviceTraits& device, const CodecNumbers& numbers) {
+                const DeviceTraits& device, std::span<const ProductTiles> table) {
   GemmTile tile;
   if (!UnitTakes(first, second, weights, &tile, device)) return false;
-  if (const ProductTiles* const row = RowOf(first, x_planes, device, numbers); row != nullptr) {
+  if (const ProductTiles* const row = FindTiles(table, first, x_planes); row != nullptr) {
     return row->unit_streams > 0 && StreamsOf(first) >= row->unit_streams;
   }
   return 2 * BlocksOf(second, tile) >= 3 * device.processors;
 }
 
-GemmTile ChooseTile(const GemmArgs& args, Planes x_planes, const DeviceTraits& device, const CodecNumbers& numbers,
-                    bool beside) {
+GemmTile ChooseTile(const GemmArgs& args, Planes x_planes, const DeviceTraits& device,
+                    std::span<const ProductTiles> table, bool beside) {
   const GemmGeometry& geometry = args.geometry;
   if (beside && device.clusters && IsGrouped(geometry)) {
     for (const int columns : {32, 16, 8}) {
@@ -195,7 +189,7 @@ GemmTile ChooseTile(const GemmArgs& args, Planes x_planes, const DeviceTraits& d
       if (ClusterTakes(args, x_planes, tile, device)) return tile;
     }
   }
-  if (const ProductTiles* const row = RowOf(args, x_planes, device, numbers); row != nullptr) {
+  if (const ProductTiles* const row = FindTiles(table, args, x_planes); row != nullptr) {
     const GemmTile& tile = row->TileFor(TableStreams(StreamsOf(args), device));
     if (CanRun(args, x_planes, tile, device)) return tile;
   }

@@ -2,22 +2,23 @@
 #ifndef QTTS_CUDA_CODEC_GEMM_CHOICE_H_
 #define QTTS_CUDA_CODEC_GEMM_CHOICE_H_
 
+#include <span>
 #include <vector>
 
 #include "codec/kernels.h"
-#include "runtime/device_numbers.h"
+#include "codec/tile_table.h"
 
 // Choice of the kernel for a product. All kernels give the same bits, so only time matters.
 namespace qtts::cuda::codec {
 
-// Returns the kernel that the table of the card's class names, if it has the product and the device can run that; else
-// RuleTile(). `beside`: another kernel occupies all SMs; then clusters, as far as they can.
-GemmTile ChooseTile(const GemmArgs& args, Planes x_planes, const DeviceTraits& device, const CodecNumbers& numbers,
-                    bool beside);
+// Returns the kernel that the table names, if it has the product and the device can run that; else RuleTile().
+// `beside`: another kernel occupies all SMs; then clusters, as far as they can.
+GemmTile ChooseTile(const GemmArgs& args, Planes x_planes, const DeviceTraits& device,
+                    std::span<const ProductTiles> table, bool beside);
 
 // Returns true if a residual unit is done by LaunchUnit(), not by one product after the other.
 bool ChooseUnit(const GemmArgs& first, const GemmArgs& second, Planes x_planes, const UnitWeights& weights,
-                const DeviceTraits& device, const CodecNumbers& numbers);
+                const DeviceTraits& device, std::span<const ProductTiles> table);
 
 // Returns the kernels that the device can run the product with, while nothing else runs.
 std::vector<GemmTile> PossibleTiles(const GemmArgs& args, Planes x_planes, const DeviceTraits& device);

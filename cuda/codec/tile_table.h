@@ -10,7 +10,8 @@
 
 // The kernel of each of the codec's products, by streams, for a class of cards. All kernels give the same bits. Those
 // of Hopper follow from lines fitted to measured times of an H200. codec-bench --table measures a card and prints the
-// rows of its fastest kernels in the form that they have in tile_table.cc.
+// rows of its fastest kernels in the form that they have in tile_table.cc; --table=whole those with which a whole frame
+// is fastest.
 namespace qtts::cuda::codec {
 
 // The kernel for up to so many streams.
@@ -46,9 +47,11 @@ int TableStreams(int streams, const DeviceTraits& device);
 
 // Returns the rows of a table.
 std::span<const ProductTiles> TilesOf(CodecTable table);
+// Returns the rows for a device of the class that has these numbers.
+std::span<const ProductTiles> TableFor(const DeviceTraits& device, const CodecNumbers& numbers);
 // Returns the row of the product, or null. Where there is none for products whose weights are kept twice, or once, that
 // of the others is taken.
-const ProductTiles* FindTiles(CodecTable table, const GemmArgs& args, Planes planes);
+const ProductTiles* FindTiles(std::span<const ProductTiles> table, const GemmArgs& args, Planes planes);
 
 }  // namespace qtts::cuda::codec
 

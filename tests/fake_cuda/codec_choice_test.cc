@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <set>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -218,14 +219,14 @@ class CodecChoiceTest : public ::testing::Test {
 TEST_F(CodecChoiceTest, TheTableOfTheH200IsTheEstimate) {
   std::set<const ProductTiles*> used;
   ForEachProduct(h200_, [&](const GemmStep& first, const GemmStep* second, const DeviceTraits& device) {
-    const cuda::CodecNumbers& codec = cuda::kH200Numbers.codec;
-    const ProductTiles* const row = FindTiles(CodecTable::kHopper, first.args, first.x_planes);
+    const std::span<const ProductTiles> table = TableFor(device, cuda::kH200Numbers.codec);
+    const ProductTiles* const row = FindTiles(table, first.args, first.x_planes);
     ASSERT_NE(row, nullptr);
     used.insert(row);
-    EXPECT_EQ(NameOf(ChooseTile(first.args, first.x_planes, device, codec, /*beside=*/false)),
+    EXPECT_EQ(NameOf(ChooseTile(first.args, first.x_planes, device, table, /*beside=*/false)),
               NameOf(EstimatedTile(first.args, first.x_planes, device)));
     if (second == nullptr) return;
-    EXPECT_EQ(ChooseUnit(first.args, second->args, first.x_planes, first.unit, device, codec),
+    EXPECT_EQ(ChooseUnit(first.args, second->args, first.x_planes, first.unit, device, table),
               IsUnitByEstimate(first.args, second->args, first.x_planes, first.unit, device));
   });
   EXPECT_EQ(used.size(), TilesOf(CodecTable::kHopper).size()) << "a row that no product has";
@@ -278,13 +279,13 @@ TEST_F(CodecChoiceTest, ManyStreamsHaveWholeTilesWithoutWarpgroups) {
         if (product == nullptr || product->args.x.rows < 32) continue;
         GemmArgs args = product->args;
         args.geometry.columns = 256 * args.x.rows;
-        const GemmTile tile = ChooseTile(args, product->x_planes, card, cuda::CodecNumbers(), /*beside=*/false);
+        const std::span<const ProductTiles> table = TableFor(card, cuda::CodecNumbers());
+        const GemmTile tile = ChooseTile(args, product->x_planes, card, table, /*beside=*/false);
         SCOPED_TRACE(std::to_string(kib) + " KiB, " + std::to_string(args.geometry.chunks * kChannelBlock) +
                      " inputs to " + std::to_string(args.geometry.tiles * kTileRows));
         EXPECT_EQ(NameOf(tile).substr(0, 6), "staged");
         args.geometry.columns = args.x.rows;
-        EXPECT_NE(NameOf(ChooseTile(args, product->x_planes, card, cuda::CodecNumbers(), false)).substr(0, 6),
-                  "staged");
+        EXPECT_NE(NameOf(ChooseTile(args, product->x_planes, card, table, false)).substr(0, 6), "staged");
         ++products;
       }
     }
@@ -303,7 +304,7 @@ TEST_F(CodecChoiceTest, TheTableWithoutWarpgroupsIsOfKernelsThatRun) {
   for (const Step& step : StepsOf(CodecPrecision::kExact, 256, card)) {
     const auto* const product = std::get_if<GemmStep>(&step);
     if (product == nullptr) continue;
-    const ProductTiles* const row = FindTiles(CodecTable::kWarps, product->args, product->x_planes);
+    const ProductTiles* const row = FindTiles(TilesOf(CodecTable::kWarps), product->args, product->x_planes);
     ASSERT_NE(row, nullptr);
     if (!used.insert(row).second) continue;
     for (const auto& [streams, tile] : row->tiles) {
@@ -315,6 +316,42 @@ TEST_F(CodecChoiceTest, TheTableWithoutWarpgroupsIsOfKernelsThatRun) {
     }
   }
   EXPECT_EQ(used.size(), TilesOf(CodecTable::kWarps).size()) << "a row that no product has";
+}
+
+// A benchmark's own table decides as the card's does: tiles that the device can run, and residual units. Products
+// without a row have the rule.
+TEST_F(CodecChoiceTest, ATableThatIsHandedInDecides) {
+  DeviceTraits card = h200_;
+  card.clusters = card.warpgroups = false;
+  card.shared_bytes = size_t{163} << 10;
+  int units = 0;
+  const std::vector<Step> steps = StepsOf(CodecPrecision::kExact, 64, card);
+  for (size_t i = 0; i < steps.size(); ++i) {
+    const auto* const product = std::get_if<GemmStep>(&steps[i]);
+    if (product == nullptr) continue;
+    GemmArgs args = product->args;
+    args.geometry.columns = 64 * args.x.rows;
+    const auto name = [&](std::span<const ProductTiles> table) {
+      return NameOf(ChooseTile(args, product->x_planes, card, table, /*beside=*/false));
+    };
+    EXPECT_EQ(name({}), NameOf(RuleTile(args, product->x_planes, card)));
+    ProductTiles row = *FindTiles(TilesOf(CodecTable::kWarps), args, product->x_planes);
+    for (const GemmTile& tile : PossibleTiles(args, product->x_planes, card)) {
+      row.tiles = {{{kAnyStreams, tile}}};
+      EXPECT_EQ(name({&row, 1}), NameOf(tile));
+    }
+    row.tiles = {{{kAnyStreams, {GemmForm::kWarpgroup, 128, 12}}}};
+    EXPECT_EQ(name({&row, 1}), name({})) << "without warpgroups";
+    if (product->unit.first == nullptr) continue;
+    GemmArgs next = std::get<GemmStep>(steps[i + 1]).args;
+    next.geometry.columns = args.geometry.columns;
+    for (const int from : {0, 64, 65}) {
+      row.unit_streams = from;
+      EXPECT_EQ(ChooseUnit(args, next, product->x_planes, product->unit, card, {&row, 1}), from == 64);
+    }
+    ++units;
+  }
+  EXPECT_GT(units, 0);
 }
 
 // A card of more SMs takes a table's row as if it had fewer streams.

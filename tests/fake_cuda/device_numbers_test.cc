@@ -12,6 +12,7 @@
 #include "codec/gemm.h"
 #include "codec/gemm_choice.h"
 #include "codec/gemm_cut.h"
+#include "codec/tile_table.h"
 #include "fake_cuda/fake_cuda.h"
 #include "gemm/gemm.h"
 #include "runtime/device_table.h"
@@ -237,7 +238,7 @@ TEST_F(DeviceNumbersTest, TheCodecsManyColumnsGoToWarpgroups) {
       EXPECT_EQ(cuda::codec::WarpgroupOutputs(args.geometry), layer.outputs % 192 == 0 ? 192 : 96);
       const auto choose = [&](int streams) {
         args.geometry.columns = streams * layer.rows;
-        return ChooseTile(args, planes, device, kH200Numbers.codec, /*beside=*/false).form;
+        return ChooseTile(args, planes, device, TableFor(device, kH200Numbers.codec), /*beside=*/false).form;
       };
       EXPECT_NE(choose(256), GemmForm::kWarpgroup) << "not packed";
       args.weights.warpgroup = &packed;
@@ -298,7 +299,7 @@ TEST_F(DeviceNumbersTest, TheCodecsFirstProductsOfManyStreamsGoToWarpgroups) {
       EXPECT_NE(cuda::codec::WarpgroupOutputs(args.geometry), 0);
       const auto choose = [&](int streams) {
         args.geometry.columns = streams * layer.rows;
-        return ChooseTile(args, planes, device, kH200Numbers.codec, /*beside=*/false).form;
+        return ChooseTile(args, planes, device, TableFor(device, kH200Numbers.codec), /*beside=*/false).form;
       };
       const GemmForm many = choose(256);
       const std::vector<GemmTile> tiles = PossibleTiles(args, planes, device);
