@@ -20,8 +20,10 @@ constexpr int kRegistered = -2;
 
 struct Memory {
   size_t bytes = 0;
-  int device = -1;     // below 0: host memory; kRegistered: of the caller
-  bool zeros = false;  // all bytes are still zero
+  int device = -1;  // below 0: host memory; kRegistered: of the caller
+  // Of a device: all bytes that have been written lie between these two, and all others are zero.
+  size_t written_from = 0;
+  size_t written_to = 0;
 };
 
 struct Runtime {
@@ -53,10 +55,13 @@ std::map<const void*, std::string>& Kernels() {
   static auto* const kernels = new std::map<const void*, std::string>();
   return *kernels;
 }
-// Freed memory by its size. Reusing it is faster than allocating.
-std::multimap<size_t, char*>& FreeMemories() {
-  static auto* const memories = new std::multimap<size_t, char*>();
+// Freed memory by its size and whether it was a device's. Reusing it is faster than allocating.
+std::multimap<std::pair<size_t, bool>, std::pair<char*, Memory>>& FreeMemories() {
+  static auto* const memories = new std::multimap<std::pair<size_t, bool>, std::pair<char*, Memory>>();
   return *memories;
+}
+void KeepFreed(char* data, const Memory& memory) {
+  FreeMemories().emplace(std::pair(memory.bytes, memory.device >= 0), std::pair(data, memory));
 }
 void (*forget_devices)() = nullptr;
 thread_local int current_device = 0;
@@ -129,16 +134,21 @@ Handle NewHandle() {
   return static_cast<Handle>(std::malloc(1));
 }
 
-// The block that holds `data`; null: not allocated here. Records misuse if `bytes` go beyond its end.
-Memory* FindMemory(const void* data, size_t bytes, const char* function) {
+struct Found {
+  char* begin = nullptr;
+  Memory* memory = nullptr;
+};
+
+// The piece of memory that holds `data`; null: not allocated here. Records misuse if `bytes` go beyond its end.
+Found FindMemory(const void* data, size_t bytes, const char* function) {
   Runtime& r = TheRuntime();
   auto* const at = static_cast<char*>(const_cast<void*>(data));
   const auto next = r.memory.upper_bound(at);
-  if (next == r.memory.begin()) return nullptr;
+  if (next == r.memory.begin()) return {};
   auto& [begin, memory] = *std::prev(next);
-  if (at >= begin + memory.bytes) return nullptr;
+  if (at >= begin + memory.bytes) return {};
   if (at + bytes > begin + memory.bytes) Misuse(std::string(function) + " beyond the end of a piece of memory");
-  return &memory;
+  return {begin, &memory};
 }
 
 void CheckStream(cudaStream_t stream, const char* function) {
@@ -174,11 +184,16 @@ cudaError_t Allocate(void** data, size_t bytes, int device) {
     r.used[d] += bytes;
     r.most_used[d] = std::max(r.most_used[d], r.used[d]);
   }
-  const auto free = FreeMemories().find(bytes);
-  const bool fresh = free == FreeMemories().end();
-  *data = fresh ? std::calloc(bytes, 1) : free->second;
-  if (!fresh) FreeMemories().erase(free);
-  r.memory[static_cast<char*>(*data)] = {bytes, device, fresh && device >= 0};
+  Memory memory = {bytes, device};
+  if (const auto free = FreeMemories().find({bytes, device >= 0}); free != FreeMemories().end()) {
+    *data = free->second.first;
+    memory.written_from = free->second.second.written_from;
+    memory.written_to = free->second.second.written_to;
+    FreeMemories().erase(free);
+  } else {
+    *data = std::calloc(bytes, 1);
+  }
+  r.memory[static_cast<char*>(*data)] = memory;
   return cudaSuccess;
 }
 
@@ -191,23 +206,39 @@ cudaError_t FreeMemory(void* data, const char* function) {
     return Return(cudaErrorInvalidValue);
   }
   if (found->second.device >= 0) r.used[static_cast<size_t>(found->second.device)] -= found->second.bytes;
-  FreeMemories().emplace(found->second.bytes, found->first);
+  KeepFreed(found->first, found->second);
   r.memory.erase(found);
   return Freed();
 }
 
+// Bytes of a piece of memory from `at` on are written.
+void NoteWritten(const char* begin, Memory* memory, const char* at, size_t bytes) {
+  const auto from = static_cast<size_t>(at - begin);
+  const bool first = memory->written_to == 0;
+  memory->written_from = first ? from : std::min(memory->written_from, from);
+  memory->written_to = std::max(memory->written_to, from + bytes);
+}
+
 cudaError_t Copy(void* to, const void* from, size_t bytes, const char* function) {
   (void)FindMemory(from, bytes, function);
-  if (Memory* const memory = FindMemory(to, bytes, function); memory != nullptr) memory->zeros = false;
+  const auto [begin, memory] = FindMemory(to, bytes, function);
+  if (memory != nullptr) NoteWritten(begin, memory, static_cast<const char*>(to), bytes);
   std::memmove(to, from, bytes);
   return cudaSuccess;
 }
 
 cudaError_t Set(void* data, int value, size_t bytes, const char* function) {
-  Memory* const memory = FindMemory(data, bytes, function);
-  if (value == 0 && memory != nullptr && memory->zeros) return cudaSuccess;
-  if (memory != nullptr) memory->zeros = false;
-  std::memset(data, value, bytes);
+  const auto [begin, memory] = FindMemory(data, bytes, function);
+  auto* const at = static_cast<char*>(data);
+  if (value != 0 || memory == nullptr || memory->device < 0) {
+    if (memory != nullptr) NoteWritten(begin, memory, at, bytes);
+    std::memset(data, value, bytes);
+    return cudaSuccess;
+  }
+  // Memory of gigabytes is zeroed, of which tests write little.
+  char* const from = std::max(at, begin + memory->written_from);
+  char* const to = std::min(at + bytes, begin + memory->written_to);
+  if (from < to) std::memset(from, 0, static_cast<size_t>(to - from));
   return cudaSuccess;
 }
 
@@ -239,7 +270,7 @@ cudaError_t CheckCode(const void* kernel) {
 void Reset(std::vector<Device> devices) {
   // Left to the end of the process by whoever allocated it.
   for (const auto& [data, memory] : TheRuntime().memory) {
-    if (memory.device != kRegistered) FreeMemories().emplace(memory.bytes, data);
+    if (memory.device != kRegistered) KeepFreed(data, memory);
   }
   Runtime fresh;
   fresh.used.resize(devices.size());
@@ -551,7 +582,8 @@ cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpy
   QTTS_BEGIN("cudaMemcpyAsync");
   CheckStream(stream, "cudaMemcpyAsync");
   // To pageable memory it returns at its end.
-  if (kind == cudaMemcpyDeviceToHost && FindMemory(to, 0, "cudaMemcpyAsync") == nullptr) QTTS_BLOCK("cudaMemcpyAsync");
+  if (kind == cudaMemcpyDeviceToHost && FindMemory(to, 0, "cudaMemcpyAsync").memory == nullptr)
+    QTTS_BLOCK("cudaMemcpyAsync");
   return Copy(to, from, bytes, "cudaMemcpyAsync");
 }
 cudaError_t cudaMemcpy2DAsync(void* to, size_t to_pitch, const void* from, size_t from_pitch, size_t width,

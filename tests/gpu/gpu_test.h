@@ -6,13 +6,16 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdint>
+#include <deque>
 #include <filesystem>
 #include <fstream>
 #include <functional>
 #include <memory>
 #include <random>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "backend/text_scores.h"
@@ -37,39 +40,62 @@ inline std::string NoDevice() {
 #define QTTS_NEEDS_DEVICE() \
   if (const std::string reason = ::qtts::testing::NoDevice(); !reason.empty()) GTEST_SKIP() << reason
 
-// A random checkpoint in a folder of its own, removed at the end. Its alignment head is the last one of a layer in the
-// middle, which of two is the last layer.
+// A random checkpoint. Its alignment head is the last one of a layer in the middle, which of two is the last layer.
+// Making the files takes up to seconds, so those of the last specs are kept for further tests of the process.
 class RandomModel {
  public:
-  // `change`(folder) may change the files before they are opened.
+  // `change`(folder) may change the files before they are opened; they are of this object alone then.
   explicit RandomModel(const golden::RandomCheckpointSpec& spec,
                        const std::function<void(const std::string&)>& change = nullptr) {
-    static int number = 0;
-    folder_ = std::filesystem::path(::testing::TempDir()) /
-              ("qtts-gpu-" + std::to_string(::getpid()) + "-" + std::to_string(number++));
-    const Status status = golden::WriteRandomCheckpoint(folder_.string(), spec);
-    EXPECT_TRUE(status.ok()) << status.message();
-    std::ofstream(folder_ / "qttssrc.json")
-        << R"({"alignment": {"layer": )" << spec.talker.num_hidden_layers / 2 << R"(, "head": )"
-        << spec.talker.num_attention_heads - 1 << R"(, "offset_ms": 0}})";
-    if (change != nullptr) change(folder_.string());
-    auto checkpoint = Checkpoint::Open(folder_.string());
-    EXPECT_TRUE(checkpoint.ok()) << checkpoint.status().message();
-    if (checkpoint.ok()) checkpoint_ = *checkpoint;
-  }
-  ~RandomModel() {
-    checkpoint_.reset();
-    std::error_code error;
-    std::filesystem::remove_all(folder_, error);
+    if (change != nullptr) {
+      files_ = std::make_shared<Files>(spec, change);
+      return;
+    }
+    constexpr size_t kKept = 3;
+    static std::deque<std::pair<golden::RandomCheckpointSpec, std::shared_ptr<const Files>>> kept;
+    const auto found = std::find_if(kept.begin(), kept.end(), [&](const auto& model) { return model.first == spec; });
+    files_ = found != kept.end() ? found->second : std::make_shared<const Files>(spec, nullptr);
+    if (found != kept.end()) kept.erase(found);
+    kept.emplace_front(spec, files_);
+    if (kept.size() > kKept) kept.pop_back();
   }
   RandomModel(const RandomModel&) = delete;
   RandomModel& operator=(const RandomModel&) = delete;
 
-  const std::shared_ptr<const Checkpoint>& checkpoint() const { return checkpoint_; }
+  const std::shared_ptr<const Checkpoint>& checkpoint() const { return files_->checkpoint; }
 
  private:
-  std::filesystem::path folder_;
-  std::shared_ptr<const Checkpoint> checkpoint_;
+  // In a folder that is removed at the end.
+  struct Files {
+    Files(const golden::RandomCheckpointSpec& spec, const std::function<void(const std::string&)>& change) {
+      static int number = 0;
+      folder = std::filesystem::path(::testing::TempDir()) /
+               ("qtts-gpu-" + std::to_string(process) + "-" + std::to_string(number++));
+      const Status status = golden::WriteRandomCheckpoint(folder.string(), spec);
+      EXPECT_TRUE(status.ok()) << status.message();
+      std::ofstream(folder / "qttssrc.json")
+          << R"({"alignment": {"layer": )" << spec.talker.num_hidden_layers / 2 << R"(, "head": )"
+          << spec.talker.num_attention_heads - 1 << R"(, "offset_ms": 0}})";
+      if (change != nullptr) change(folder.string());
+      auto opened = Checkpoint::Open(folder.string());
+      EXPECT_TRUE(opened.ok()) << opened.status().message();
+      if (opened.ok()) checkpoint = *opened;
+    }
+    ~Files() {
+      if (::getpid() != process) return;  // the child of a death test
+      checkpoint.reset();
+      std::error_code error;
+      std::filesystem::remove_all(folder, error);
+    }
+    Files(const Files&) = delete;
+    Files& operator=(const Files&) = delete;
+
+    pid_t process = ::getpid();
+    std::filesystem::path folder;
+    std::shared_ptr<const Checkpoint> checkpoint;
+  };
+
+  std::shared_ptr<const Files> files_;
 };
 
 inline golden::RandomCheckpointSpec Preset(const std::string& name) {

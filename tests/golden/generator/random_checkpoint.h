@@ -30,6 +30,8 @@ struct TransformerSpec {
   int head_dim = 0;
   int rope_theta = 0;
   int attention_bias = 0;  // 1: q, k, v and o have biases
+
+  bool operator==(const TransformerSpec&) const = default;
 };
 
 // The codec's encoder, a MimiModel without its decoder half. Speech does not need it, but the official loader does.
@@ -43,6 +45,8 @@ struct EncoderSpec {
   int codebook_dim = 256;
   int num_quantizers = 32;
   int sliding_window = 250;
+
+  bool operator==(const EncoderSpec&) const = default;
 };
 
 struct CodecSpec {
@@ -54,6 +58,8 @@ struct CodecSpec {
   std::vector<int> upsample_rates = {8, 5, 4, 3};
   std::vector<int> upsampling_ratios = {2, 2};
   EncoderSpec encoder;
+
+  bool operator==(const CodecSpec&) const = default;
 };
 
 // The speaker encoder of Base checkpoints (spec 9.2).
@@ -62,6 +68,8 @@ struct SpeakerEncoderSpec {
   int mfa_channels = 1536;  // 3 * channels
   int attention_channels = 128;
   int se_channels = 128;
+
+  bool operator==(const SpeakerEncoderSpec&) const = default;
 };
 
 struct RandomCheckpointSpec {
@@ -91,6 +99,8 @@ struct RandomCheckpointSpec {
   // largest is near 7 (64 codes) or 10 (2048 codes). The default practically never ends; 5 to 9 end a tiny model after
   // a few to some tens of frames.
   double eos_logit = -20;
+
+  bool operator==(const RandomCheckpointSpec&) const = default;
 };
 
 // The names FindPreset() knows: tiny-{base,custom}-{0b6,1b7}, tiny-design-1b7 (some hundred kB each,
