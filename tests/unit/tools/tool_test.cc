@@ -448,6 +448,7 @@ TEST(ToolTest, TextIsUtf8InEveryLocale) {
         EXPECT_EQ(refused.exit_status, 1);
         EXPECT_NE(refused.err.find("\"" + text + "\""), std::string::npos) << refused.err;
       }
+      if (text != "你好，世界") continue;  // a voice takes a second
       const Outcome made = RunTool({"voice", "make", base, "--audio", kReferences + "/speech-48000-stereo.wav",
                                     "--reference-text", text, "--output", folder.File(text), "--json"},
                                    "", environment);
