@@ -21,7 +21,7 @@ constexpr int kRegistered = -2;
 struct Memory {
   size_t bytes = 0;
   int device = -1;  // below 0: host memory; kRegistered: of the caller
-  // Of a device: all bytes that have been written lie between these two, and all others are zero.
+  // All bytes of a device that have been written lie between these two; the others are zero.
   size_t written_from = 0;
   size_t written_to = 0;
 };
