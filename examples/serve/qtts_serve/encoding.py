@@ -178,6 +178,7 @@ def main():
         file.write(NAME)
     limits.raise_descriptors()  # an encoder has two
     Gst.init(None)
+    formats.load()
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for the forks
     gc.freeze()  # a collection would write to the memory that they share
     with socket.socket(fileno=0) as control:
