@@ -433,7 +433,10 @@ def test_encoders_give_what_their_stages_give():
 
     def encoded(sound):
         stages = encoding.Stages("flac", 24000)
-        return stages.push(sound) + stages.end()
+        try:
+            return stages.push(sound) + stages.end()
+        finally:
+            stages.close()
 
     assert with_encoders(main) == [encoded(sound) for sound in sounds]
 
