@@ -204,7 +204,8 @@ class Encoders:
         try:
             self._template = Template()
         except OSError as error:
-            raise RuntimeError(f"A process that encodes cannot be started: {error}") from None
+            raise RuntimeError(f"A process that encodes cannot be started: {error}. Free memory, or raise the limits of processes "
+                               "(ulimit -u, pids.max of the cgroup) and of open files (ulimit -n).") from None
 
     async def make(self, name, rate):
         """An encoder for an utterance's sound. ApiError if no process can be started."""
