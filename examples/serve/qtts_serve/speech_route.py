@@ -163,6 +163,12 @@ class Answer:
                 try:
                     end = await (self._make_whole(utterance, encoder, wishes, part) if part or wishes.whole else
                                  self._stream(utterance, encoder, wishes))
+                except ApiError as error:
+                    # Without events the body ends without its last chunk, by which a client sees that sound is missing.
+                    if not (self.status and wishes.events):
+                        raise
+                    await self._event(error.body() | {"type": "speech.audio.error"})
+                    end = functools.partial(self._end, None)
                 finally:
                     encoder.close()
         if end is not None:
@@ -207,7 +213,8 @@ class Answer:
             await self._body(bytes(body[begin:begin + WRITE]), more=begin + WRITE < len(body))
 
     async def _stream(self, utterance, encoder, wishes):
-        """Sends the sound as it comes. Returns what ends the answer; None if it must stay incomplete."""
+        """Sends the sound as it comes. Returns what ends the answer; None if the client is gone. ApiError if the utterance
+        breaks off."""
         # Made while the engine makes the first sound, which is not to wait for them.
         tracing.current()
         headers = self._headers(utterance, wishes)
@@ -226,18 +233,14 @@ class Answer:
             await self._start(utterance, headers)
         spoken = utterance.spoken
         if spoken.finished == "error":
-            # The body ends without its last chunk, by which a client sees that sound is missing.
             log.error("an utterance broke off: %s", spoken.problem)
-            if not wishes.events:
-                return None
-            await self._event(ApiError(500, spoken.problem, code="engine_failed").body() | {"type": "speech.audio.error"})
-        else:
-            await self._send_words(utterance, wishes)
-            await self._write(wishes, await encoder.finish())
-            if wishes.events:
-                characters = len(wishes.text)
-                await self._event({"type": "speech.audio.done", **spoken.summary(), "usage": {
-                    "input_tokens": characters, "output_tokens": spoken.frames, "total_tokens": characters + spoken.frames}})
+            raise ApiError(500, spoken.problem, code="engine_failed")
+        await self._send_words(utterance, wishes)
+        await self._write(wishes, await encoder.finish())
+        if wishes.events:
+            characters = len(wishes.text)
+            await self._event({"type": "speech.audio.done", **spoken.summary(), "usage": {
+                "input_tokens": characters, "output_tokens": spoken.frames, "total_tokens": characters + spoken.frames}})
         return functools.partial(self._end, None if wishes.events else _summary(spoken))
 
     async def _end(self, trailers):

@@ -5,6 +5,7 @@ import contextlib
 import http.client
 import json
 import os
+import pathlib
 import random
 import resource
 import signal
@@ -102,6 +103,42 @@ def test_sessions(start):
         assert refusal.value.response.status_code == 429
     server.wait_until_idle()
     assert server.speech(input=TEXT)[0] == 200
+
+
+def kill_encoders(server):
+    def children(pid):
+        return [int(child) for child in pathlib.Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+    for template in children(server.process.pid):
+        for fork in children(template):
+            os.kill(fork, signal.SIGKILL)
+
+
+def test_encoders_that_are_lost_in_mid_speech(start):
+    """Each protocol tells it, and the next utterance is spoken."""
+    server = start()
+    sound = {"input": LONG, "response_format": "flac", "pace": 0.5}
+    answer = server.begin(**sound)
+    answer.read(100)
+    kill_encoders(server)
+    with pytest.raises(http.client.IncompleteRead):
+        answer.read()
+    answer = server.begin(**sound, stream_format="sse")
+    answer.readline()
+    kill_encoders(server)
+    events = [json.loads(line[6:]) for line in answer.read().splitlines() if line.startswith(b"data: {")]
+    assert (events[-1]["type"], events[-1]["error"]["code"]) == ("speech.audio.error", "encoder_failed")
+    with server.stream() as stream:
+        stream.send("session.config", response_format="flac", stream_audio=True, seed=1, pace=0.5)
+        stream.send("input.text", text=LONG)
+        while not isinstance(stream.receive(), bytes):
+            pass
+        kill_encoders(server)
+        _, messages = stream.until("error")
+        assert messages[-1]["code"] == "encoder_failed", messages[-1]
+        stream.send("input.done")
+        stream.until("session.done")
+        assert stream.say(TEXT, response_format="flac")[0].startswith(b"fLaC")
 
 
 def test_disconnects_and_cancels_at_random_frames(start):
