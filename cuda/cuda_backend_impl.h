@@ -23,7 +23,9 @@
 #include "cuda_backend.h"
 #include "language_model.h"
 #include "runtime/device_memory.h"
+#include "runtime/device_numbers.h"
 #include "runtime/device_wait.h"
+#include "runtime/processor_part.h"
 
 // Part of the backend, for its sources only.
 namespace qtts::cuda {
@@ -64,6 +66,8 @@ struct CudaBackend::Impl {
   std::string name;
   Stream stream;        // talker, predictor, sampling
   Stream codec_stream;  // a frame's sound is made while the next frame's codes are
+  // Where the codec's graphs are recorded, by share (CodecNumbers::shares).
+  std::array<std::optional<ProcessorPart>, CodecNumbers::kMaxShares> codec_parts;
   std::unique_ptr<Codec> codec;
   std::unique_ptr<LanguageModel> model;
   int samples = 0;
@@ -86,9 +90,10 @@ struct CudaBackend::Impl {
   // The parts of a slice's codec work: kAll on codec_stream; or kBegin on `stream`, then kFinish on codec_stream beside
   // the next frame's codes.
   enum class CodecWork { kAll, kBegin, kFinish };
-  std::map<std::tuple<int, int, int, CodecWork>, Graph> codec_graphs;  // by slice, part of the hand-over and work
-  Event codec_idle;                                                    // all that was enqueued on codec_stream is done
-  Event begun;                                                         // kBegin is
+  // By slice, part of the hand-over, share and work.
+  std::map<std::tuple<int, int, int, size_t, CodecWork>, Graph> codec_graphs;
+  Event codec_idle;  // all that was enqueued on codec_stream is done
+  Event begun;       // kBegin is
 
   UploadRing reference_uploads;
   DeviceMemory reference_pcm;
@@ -131,7 +136,10 @@ struct CudaBackend::Impl {
   };
   void RunPieces(std::span<Piece> pieces);
   Result<const Graph*> FrameGraph(FrameStart start, int rows, int splits);
-  Result<const Graph*> CodecGraph(Slice slice, int part, CodecWork work);
+  // `rows`: of the whole frame. A slice is recorded with the frame's share of the SMs, or, where a part of the SMs has
+  // no room for its kernels, with all.
+  Result<const Graph*> CodecGraph(Slice slice, int rows, int part, CodecWork work);
+  Result<Graph> RecordCodec(Slice slice, int part, CodecWork work, cudaStream_t at, int processors);
   // Returns true if the codec fits beside the kernel that makes codes.
   bool LeavesRoom(int rows, int splits) const { return rows == 1 && model->IsPersistent(rows, splits); }
   // Returns the bytes that the codec still has to allocate for slots that were never taken.
@@ -141,6 +149,8 @@ struct CudaBackend::Impl {
   int CodecRows() const { return model->plan().codec_rows; }
   // Returns the rows of the smallest slice that has graphs and holds `rows` rows.
   int SliceRows(int rows) const;
+  // Returns the slices of a frame of `rows` rows.
+  std::vector<Slice> SlicesOf(int rows) const;
   // Lets a few first frames join many others, rather than pass through the predictor and the codec apart.
   void JoinFirstFrames();
   // Launches rows that begin alike.

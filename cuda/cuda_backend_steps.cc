@@ -35,27 +35,54 @@ int CudaBackend::Impl::SliceRows(int rows) const {
   return rows <= kMaxRows ? GraphPath::RowBucket(rows) : std::min((rows + kStep - 1) / kStep * kStep, CodecRows());
 }
 
-Result<const Graph*> CudaBackend::Impl::CodecGraph(Slice slice, int part, CodecWork work) {
-  Graph& graph = codec_graphs[{slice.first, slice.rows, part, work}];
+std::vector<CudaBackend::Impl::Slice> CudaBackend::Impl::SlicesOf(int rows) const {
+  std::vector<Slice> slices;
+  for (int first = 0; first < rows; first += CodecRows()) {
+    slices.push_back({first, SliceRows(std::min(rows - first, CodecRows()))});
+  }
+  return slices;
+}
+
+Result<const Graph*> CudaBackend::Impl::CodecGraph(Slice slice, int rows, int part, CodecWork work) {
+  const CodecNumbers& numbers = model->numbers().codec;
+  const size_t share = numbers.ShareOf(rows);
+  Graph& graph = codec_graphs[{slice.first, slice.rows, part, share, work}];
   if (!graph.empty()) return &graph;
-  const cudaStream_t at = work == CodecWork::kBegin ? stream.get() : codec_stream.get();
-  QTTS_ASSIGN_OR_RETURN(graph, Graph::Capture(at, [&]() -> Status {
-                          const CodecHandOver& from = model->buffers().hand_over;
-                          const ptrdiff_t row = static_cast<ptrdiff_t>(part) * ring.rows + slice.first;
-                          if (work != CodecWork::kFinish) {
-                            QTTS_RETURN_IF_ERROR(codec->Begin(slice.rows, from.slots + row,
-                                                              from.codes + row * model->network().groups, at));
-                          }
-                          if (work == CodecWork::kBegin) return Status::Ok();
-                          const CodecRoom room = work == CodecWork::kFinish ? CodecRoom::kBeside : CodecRoom::kDevice;
-                          QTTS_RETURN_IF_ERROR(codec->Finish(slice.rows, pcm.as<float>(), room, at));
-                          const Launcher launch(at, &model->numbers());
-                          DeliverPcm(launch, from.slots + row, from.frames + part, ring, slice.rows,
-                                     pcm.as<const float>(), samples, results.as<FrameRowResult>() + slice.first,
-                                     out.as<float>() + static_cast<ptrdiff_t>(slice.first) * samples);
-                          return CudaStatus(launch.error, kSpeaking);
-                        }));
+  if (work != CodecWork::kAll) {
+    const Stream& at = work == CodecWork::kBegin ? stream : codec_stream;
+    QTTS_ASSIGN_OR_RETURN(graph, RecordCodec(slice, part, work, at.get(), 0));
+    return &graph;
+  }
+  std::optional<ProcessorPart>& place = codec_parts.at(share);
+  if (!place.has_value()) {
+    const int eighths = options.codec_in_part ? numbers.shares.at(share).eighths : ProcessorPart::kWhole;
+    QTTS_ASSIGN_OR_RETURN(place, ProcessorPart::Create(eighths, numbers.shares.at(share).urgent));
+  }
+  Result<Graph> recorded = RecordCodec(slice, part, work, place->stream(), place->processors());
+  if (!recorded.ok() && place->processors() > 0) {
+    recorded = RecordCodec(slice, part, work, codec_stream.get(), 0);
+  }
+  QTTS_ASSIGN_OR_RETURN(graph, std::move(recorded));
   return &graph;
+}
+
+Result<Graph> CudaBackend::Impl::RecordCodec(Slice slice, int part, CodecWork work, cudaStream_t at, int processors) {
+  return Graph::Capture(at, [&]() -> Status {
+    const CodecHandOver& from = model->buffers().hand_over;
+    const ptrdiff_t row = static_cast<ptrdiff_t>(part) * ring.rows + slice.first;
+    if (work != CodecWork::kFinish) {
+      QTTS_RETURN_IF_ERROR(codec->Begin(slice.rows, from.slots + row, from.codes + row * model->network().groups,
+                                        {.processors = processors}, at));
+    }
+    if (work == CodecWork::kBegin) return Status::Ok();
+    const CodecRoom room = {.processors = processors, .beside = work == CodecWork::kFinish};
+    QTTS_RETURN_IF_ERROR(codec->Finish(slice.rows, pcm.as<float>(), room, at));
+    const Launcher launch(at, &model->numbers());
+    DeliverPcm(launch, from.slots + row, from.frames + part, ring, slice.rows, pcm.as<const float>(), samples,
+               results.as<FrameRowResult>() + slice.first,
+               out.as<float>() + static_cast<ptrdiff_t>(slice.first) * samples);
+    return CudaStatus(launch.error, kSpeaking);
+  });
 }
 
 // Captures all graphs, so that nothing is captured, loaded or compiled while an utterance waits.
@@ -72,15 +99,14 @@ Status CudaBackend::Impl::WarmUp() {
       beside = beside || LeavesRoom(rows, splits);
     }
     for (int part = 0; beside && part < kHandOvers; ++part) {
-      QTTS_RETURN_IF_ERROR(CodecGraph({0, rows}, part, CodecWork::kBegin).status());
-      QTTS_RETURN_IF_ERROR(CodecGraph({0, rows}, part, CodecWork::kFinish).status());
+      QTTS_RETURN_IF_ERROR(CodecGraph({0, rows}, rows, part, CodecWork::kBegin).status());
+      QTTS_RETURN_IF_ERROR(CodecGraph({0, rows}, rows, part, CodecWork::kFinish).status());
     }
   }
-  for (int first = 0; first < most_rows; first += CodecRows()) {
-    const int most = std::min(most_rows - first, CodecRows());
-    for (int rows = 1; rows <= most; rows = SliceRows(rows) + 1) {
+  for (int rows = 1; rows <= most_rows; ++rows) {
+    for (const Slice& slice : SlicesOf(rows)) {
       for (int part = 0; part < kHandOvers; ++part) {
-        QTTS_RETURN_IF_ERROR(CodecGraph({first, SliceRows(rows)}, part, CodecWork::kAll).status());
+        QTTS_RETURN_IF_ERROR(CodecGraph(slice, rows, part, CodecWork::kAll).status());
       }
     }
   }
@@ -136,8 +162,8 @@ Status CudaBackend::Impl::LaunchRows(FrameStart start, std::span<const std::pair
         std::any_of(rows.begin(), rows.begin() + static_cast<std::ptrdiff_t>(count),
                     [](const std::pair<Row*, FrameRow>& row) { return row.second.kind != RowKind::kNext; });
     if (!begins && LeavesRoom(bucket, splits)) {
-      QTTS_ASSIGN_OR_RETURN(const Graph* const begin, CodecGraph({0, bucket}, part, CodecWork::kBegin));
-      QTTS_ASSIGN_OR_RETURN(const Graph* const finish, CodecGraph({0, bucket}, part, CodecWork::kFinish));
+      QTTS_ASSIGN_OR_RETURN(const Graph* const begin, CodecGraph({0, bucket}, bucket, part, CodecWork::kBegin));
+      QTTS_ASSIGN_OR_RETURN(const Graph* const finish, CodecGraph({0, bucket}, bucket, part, CodecWork::kFinish));
       QTTS_RETURN_IF_CUDA_ERROR(cudaEventRecord(codec_idle.get(), codec_stream.get()), kSpeaking);
       QTTS_RETURN_IF_CUDA_ERROR(cudaStreamWaitEvent(stream.get(), codec_idle.get()), kSpeaking);
       QTTS_RETURN_IF_ERROR(begin->Launch(stream.get()));
@@ -146,9 +172,9 @@ Status CudaBackend::Impl::LaunchRows(FrameStart start, std::span<const std::pair
       QTTS_RETURN_IF_ERROR(finish->Launch(codec_stream.get()));
     } else {
       QTTS_RETURN_IF_CUDA_ERROR(cudaStreamWaitEvent(codec_stream.get(), codes.get()), kSpeaking);
-      for (int first = 0; first < static_cast<int>(count); first += CodecRows()) {
-        const Slice slice = {first, SliceRows(std::min(static_cast<int>(count) - first, CodecRows()))};
-        QTTS_ASSIGN_OR_RETURN(const Graph* const all, CodecGraph(slice, part, CodecWork::kAll));
+      for (const Slice& slice : SlicesOf(static_cast<int>(count))) {
+        QTTS_ASSIGN_OR_RETURN(const Graph* const all,
+                              CodecGraph(slice, static_cast<int>(count), part, CodecWork::kAll));
         QTTS_RETURN_IF_ERROR(all->Launch(codec_stream.get()));
       }
     }

@@ -58,6 +58,8 @@ struct CudaOptions {
   std::optional<PaceNumbers> pace;
   // Thread blocks of the persistent kernel at most, in the form for any number of them; for tests and benchmarks.
   std::optional<int> persistent_blocks;
+  // Confines the codec to a part of the SMs where that is faster (CodecNumbers::shares); for benchmarks.
+  bool codec_in_part = true;
   // Host memory for parked utterances, at most; unless set, a quarter of what the process may use, and none where the
   // device has the host's memory.
   std::optional<size_t> parking_bytes;

@@ -50,6 +50,7 @@ constexpr std::string_view kUsage =
     "64)\n"
     "  --codec-precision exact|fast  (default exact)\n"
     "  --no-overlap     kernels do not start before their predecessor's end\n"
+    "  --no-part        the codec of many streams is not confined to a part of the SMs\n"
     "  --only PART      language-model, codec, whole or parking: measures that alone\n"
     "  --voices N       streams of the last measurement of whole frames, up to 4096 (default 64)\n"
     "  --context N      positions of each of these streams at the beginning (default 20)\n"
@@ -74,6 +75,7 @@ struct Options {
   bool f32 = false;
   bool int8 = false;
   bool overlap = true;
+  bool codec_in_part = true;
   bool scores = false;
   std::vector<FramePath> paths = {FramePath::kBest};
   ManyRowsProducts products = CudaOptions().products;
@@ -341,6 +343,7 @@ Status WholeFigures(const std::shared_ptr<const Checkpoint>& checkpoint, const O
   backend_options.precision = options.f32 ? Precision::kF32 : Precision::kBF16;
   if (options.int8) backend_options.weights = WeightForm::kInt8;
   backend_options.overlap = options.overlap;
+  backend_options.codec_in_part = options.codec_in_part;
   backend_options.pace = options.pace;
   backend_options.persistent_blocks = options.blocks;
   backend_options.path = options.paths.back();
@@ -595,6 +598,8 @@ int main(int argc, char** argv) {
       options.int8 = true;
     } else if (option == "--no-overlap") {
       options.overlap = false;
+    } else if (option == "--no-part") {
+      options.codec_in_part = false;
     } else if (option == "--scores") {
       options.scores = true;
     } else if (i + 1 == argc) {

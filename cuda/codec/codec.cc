@@ -31,7 +31,6 @@ struct Codec::Impl {
   Arena memory;
   std::vector<codec::Step> steps;
   codec::DeviceTraits device;
-  CodecNumbers numbers;
   std::span<const codec::ProductTiles> table;
   int groups = 0;
   int samples = 0;
@@ -54,7 +53,7 @@ struct Codec::Impl {
     const int32_t* slots = nullptr;
     const int32_t* codes = nullptr;
     float* pcm = nullptr;
-    CodecRoom room = CodecRoom::kDevice;
+    CodecRoom room = {};
   };
   Status Run(std::span<const codec::Step> some, const Call& call, cudaStream_t stream) const;
 
@@ -70,7 +69,6 @@ Result<std::unique_ptr<Codec::Impl>> Codec::Impl::Create(const CodecConfig& conf
   auto impl = std::make_unique<Impl>();
   QTTS_RETURN_IF_CUDA_ERROR(codec::PrepareKernels(&impl->device), "preparing the codec");
   QTTS_ASSIGN_OR_RETURN(const DeviceNumbers numbers, NumbersOfDevice());
-  impl->numbers = numbers.codec;
   impl->table = codec::TableFor(impl->device, numbers.codec);
   impl->groups = static_cast<int>(weights.codebooks.size());
   impl->samples = config.samples_per_frame;
@@ -189,16 +187,17 @@ Status Codec::Restore(int slot, const void* past, cudaStream_t stream) {
 }
 
 Status Codec::Decode(int n, const int32_t* slots, const int32_t* codes, float* pcm, cudaStream_t stream) {
-  QTTS_RETURN_IF_ERROR(Begin(n, slots, codes, stream));
-  return Finish(n, pcm, CodecRoom::kDevice, stream);
+  QTTS_RETURN_IF_ERROR(Begin(n, slots, codes, {}, stream));
+  return Finish(n, pcm, {}, stream);
 }
 
 Status Codec::DecodeWithoutSamples(int n, const int32_t* slots, const int32_t* codes, cudaStream_t stream) {
   return impl_->Run({impl_->steps.data(), impl_->latent_steps}, {.n = n, .slots = slots, .codes = codes}, stream);
 }
 
-Status Codec::Begin(int n, const int32_t* slots, const int32_t* codes, cudaStream_t stream) {
-  return impl_->Run({impl_->steps.data(), impl_->early_steps}, {.n = n, .slots = slots, .codes = codes}, stream);
+Status Codec::Begin(int n, const int32_t* slots, const int32_t* codes, CodecRoom room, cudaStream_t stream) {
+  return impl_->Run({impl_->steps.data(), impl_->early_steps}, {.n = n, .slots = slots, .codes = codes, .room = room},
+                    stream);
 }
 
 Status Codec::Finish(int n, float* pcm, CodecRoom room, cudaStream_t stream) {
@@ -214,9 +213,7 @@ Status Codec::Impl::Run(std::span<const codec::Step> some, const Call& call, cud
   }
   if (n == 0) return Status::Ok();
   codec::DeviceTraits traits = device;
-  if (numbers.processors_of_some > 0 && n > numbers.few_streams && n <= numbers.some_streams) {
-    traits.processors = std::min(traits.processors, numbers.processors_of_some);
-  }
+  if (call.room.processors > 0) traits.processors = call.room.processors;
   const codec::Batch batch{arrays.states, arrays.frames};
   const auto product = [&](const codec::GemmStep& step) {
     codec::GemmArgs args = step.args;
@@ -233,7 +230,7 @@ Status Codec::Impl::Run(std::span<const codec::Step> some, const Call& call, cud
     }
     if (const auto* s = std::get_if<codec::GemmStep>(&step)) {
       const codec::GemmArgs args = product(*s);
-      const codec::GemmTile tile = codec::ChooseTile(args, s->x_planes, traits, table, call.room == CodecRoom::kBeside);
+      const codec::GemmTile tile = codec::ChooseTile(args, s->x_planes, traits, table, call.room.beside);
       return codec::LaunchGemm(args, s->x_planes, tile, traits, stream);
     }
     if (const auto* s = std::get_if<codec::AttentionArgs>(&step)) {
@@ -254,7 +251,7 @@ Status Codec::Impl::Run(std::span<const codec::Step> some, const Call& call, cud
   constexpr const char* kWhat = "enqueuing a frame of the codec";
   for (size_t i = 0; i < some.size(); ++i) {
     const auto* const first = std::get_if<codec::GemmStep>(&some[i]);
-    if (first != nullptr && first->unit.first != nullptr && call.room == CodecRoom::kDevice) {
+    if (first != nullptr && first->unit.first != nullptr && !call.room.beside) {
       const codec::GemmArgs args = product(*first);
       const codec::GemmArgs next = product(std::get<codec::GemmStep>(some[i + 1]));
       if (codec::ChooseUnit(args, next, first->x_planes, first->unit, traits, table)) {

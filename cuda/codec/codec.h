@@ -26,9 +26,11 @@ enum class CodecPrecision {
   kF32,    // F32 throughout, slow: for checking
 };
 
-// Schedule of the sound half: alone on the device, or beside a kernel that occupies all SMs and leaves some shared
-// memory on each, which is slower. The samples are the same.
-enum class CodecRoom { kDevice, kBeside };
+// What a frame has of the device, by which its kernels are chosen. The samples are the same.
+struct CodecRoom {
+  int processors = 0;   // SMs that the kernels are confined to (runtime/processor_part.h); 0: all
+  bool beside = false;  // another kernel occupies all SMs and leaves some shared memory on each; only of Finish()
+};
 
 // Layers whose weights are kept once more, in the order of warpgroups, on devices that have these: where batches have
 // columns enough for such products to pay.
@@ -72,7 +74,7 @@ class Codec {
 
   // Splits Decode() in two. Begin() has many short steps and reads most of the weights; the second part makes the sound
   // of the last Begin(), for as many rows, and may run beside another kernel. No other call may come between the two.
-  Status Begin(int n, const int32_t* slots, const int32_t* codes, cudaStream_t stream);
+  Status Begin(int n, const int32_t* slots, const int32_t* codes, CodecRoom room, cudaStream_t stream);
   Status Finish(int n, float* pcm, CodecRoom room, cudaStream_t stream);
 
   // Decodes without samples: leaves out everything that only samples need. After sound_history() further frames of

@@ -72,12 +72,16 @@ Stream::~Stream() {
   if (stream_ != nullptr && !HangsHere()) (void)cudaStreamDestroy(stream_);
 }
 
-Result<Stream> Stream::Create(bool urgent) {
-  if (CountsMemory()) return Stream();
+int Stream::Priority(bool urgent) {
   int least = 0, most = 0;
   (void)Succeeds(cudaDeviceGetStreamPriorityRange(&least, &most));
+  return urgent ? most : least;
+}
+
+Result<Stream> Stream::Create(bool urgent) {
+  if (CountsMemory()) return Stream();
   Stream stream;
-  QTTS_RETURN_IF_CUDA_ERROR(cudaStreamCreateWithPriority(&stream.stream_, cudaStreamNonBlocking, urgent ? most : least),
+  QTTS_RETURN_IF_CUDA_ERROR(cudaStreamCreateWithPriority(&stream.stream_, cudaStreamNonBlocking, Priority(urgent)),
                             "making a stream");
   return stream;
 }
@@ -141,7 +145,9 @@ Result<Graph> Graph::Finish(cudaStream_t stream, const Status& status) {
   const cudaError_t end = cudaStreamEndCapture(stream, &recorded);
   Graph graph;
   cudaError_t error = end;
-  if (status.ok() && error == cudaSuccess) error = cudaGraphInstantiate(&graph.exec_, recorded, 0);
+  if (status.ok() && error == cudaSuccess) {
+    error = cudaGraphInstantiate(&graph.exec_, recorded, cudaGraphInstantiateFlagUseNodePriority);
+  }
   if (recorded != nullptr) (void)cudaGraphDestroy(recorded);
   QTTS_RETURN_IF_ERROR(status);
   QTTS_RETURN_IF_CUDA_ERROR(error, "recording a graph");

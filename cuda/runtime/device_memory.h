@@ -66,6 +66,8 @@ using PinnedMemory = Memory<true>;
 class Stream {
  public:
   Stream() = default;
+  // Owns an existing stream.
+  explicit Stream(cudaStream_t stream) : stream_(stream) {}
   ~Stream();
   Stream(Stream&& other) noexcept : stream_(std::exchange(other.stream_, nullptr)) {}
   Stream& operator=(Stream&& other) noexcept {
@@ -74,6 +76,8 @@ class Stream {
   }
   // Creates a stream. Work on an urgent stream has priority over other streams.
   static Result<Stream> Create(bool urgent = false);
+  // Returns the priority of such streams on the current device.
+  static int Priority(bool urgent);
   cudaStream_t get() const { return stream_; }
   // Waits for everything enqueued.
   Status Synchronize() const;
@@ -121,7 +125,7 @@ class UploadRing {
   size_t bytes_ = 0;
 };
 
-// A CUDA graph: captured once, launched many times.
+// A CUDA graph: captured once, launched many times, with the priority of the stream that it was captured on.
 class Graph {
  public:
   Graph() = default;

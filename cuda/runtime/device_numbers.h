@@ -2,7 +2,10 @@
 #ifndef QTTS_CUDA_RUNTIME_DEVICE_NUMBERS_H_
 #define QTTS_CUDA_RUNTIME_DEVICE_NUMBERS_H_
 
+#include <array>
+#include <cstddef>
 #include <cstdint>
+#include <limits>
 
 // Numbers measured on one card. They choose by time alone: between kernels that give the same bits, and how fast
 // weights are asked for. A card may therefore have any table, and tables may change at any time. Numbers that decide
@@ -73,11 +76,22 @@ enum class CodecTable {
   kWarps,  // cards without `wgmma`, whatever their numbers
 };
 
+inline constexpr int kAnyNumber = std::numeric_limits<int>::max();
+
 struct CodecNumbers {
   CodecTable table = CodecTable::kNone;
-  // More than few_streams and at most some_streams streams use processors_of_some SMs; 0: all. The others are left to
-  // the next frame's codes, whose small kernels would wait until the codec's tiles end.
-  int few_streams = 0, some_streams = 0, processors_of_some = 0;
+  // The codec's part of the device while the next frame's codes are computed, whose small kernels would wait until its
+  // tiles end: eighths of the SMs (ProcessorPart), and whether it has the priority of codes. Of many streams, whose
+  // tiles end one after the other, equal priority loses less time than making way.
+  struct Share {
+    int streams = 0;  // of a frame, up to so many
+    int eighths = 8;
+    bool urgent = false;
+  };
+  static constexpr int kMaxShares = 6;
+  std::array<Share, kMaxShares> shares = {};  // ascending; the last one that is used is for any more streams
+  // Returns the place in `shares` for frames of so many streams.
+  size_t ShareOf(int streams) const;
 };
 
 struct DeviceNumbers {
@@ -109,7 +123,11 @@ inline constexpr DeviceNumbers kH200Numbers = {
     // The wide talker is limited by bytes, and reading ahead is in its way: see
     // tests/bench/journal/gpu-few-voices.md.
     .persistent = {.narrow_talker = {1, 4}, .wide_talker = {2, 0}, .predictor = {1, 4}},
-    .codec = {.table = CodecTable::kHopper, .few_streams = 8, .some_streams = 64, .processors_of_some = 99},
+    // Up to eight streams have the persistent kernel.
+    .codec =
+        {.table = CodecTable::kHopper,
+         .shares =
+             {{{8, 8, false}, {96, 4, false}, {128, 5, false}, {192, 5, true}, {256, 6, true}, {kAnyNumber, 8, true}}}},
 };
 
 // Returns the table for the card with this name (cudaDeviceProp::name) and number of SMs. An unknown card gets the

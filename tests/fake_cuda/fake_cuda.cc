@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later
 #include "fake_cuda.h"
 
+#include <cuda.h>
 #include <cuda_runtime_api.h>
 
 #include <algorithm>
+#include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -34,6 +36,9 @@ struct Runtime {
   std::map<void*, int> streams;           // handles and their devices
   std::set<void*> events, graphs, execs;  // graphs: captured graphs, execs: instantiated ones
   std::set<void*> recording;              // streams in capture
+  std::set<void*> contexts;               // of parts of the SMs
+  std::set<void*> streams_of_parts;
+  std::vector<int> parts;
   std::vector<std::string> calls;
   std::set<std::string> loaded_kernels;
   size_t fail_at = 0;
@@ -253,6 +258,9 @@ cudaError_t LaunchKernel(const void* kernel, size_t shared, cudaStream_t stream)
   }
   QTTS_BEGIN(found->second);
   TheRuntime().loaded_kernels.insert(found->second);
+  if (TheRuntime().streams_of_parts.contains(stream) && !CurrentDevice().parts_take_kernels) {
+    return Return(cudaErrorInvalidClusterSize);
+  }
   return shared <= CurrentDevice().shared_per_block ? cudaSuccess : Return(cudaErrorInvalidValue);
 }
 
@@ -320,11 +328,12 @@ size_t most_memory(int device) { return TheRuntime().most_used[static_cast<size_
 
 const std::vector<std::string>& calls() { return TheRuntime().calls; }
 const std::set<std::string>& loaded_kernels() { return TheRuntime().loaded_kernels; }
+const std::vector<int>& parts() { return TheRuntime().parts; }
 const std::vector<std::string>& misuse() { return TheRuntime().misuse; }
 
 size_t alive() {
   const Runtime& r = TheRuntime();
-  return r.memory.size() + r.streams.size() + r.events.size() + r.graphs.size() + r.execs.size();
+  return r.memory.size() + r.streams.size() + r.events.size() + r.graphs.size() + r.execs.size() + r.contexts.size();
 }
 
 }  // namespace qtts::fake_cuda
@@ -613,6 +622,7 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream) {
   if (TheRuntime().streams.erase(stream) == 0) {
     Misuse("cudaStreamDestroy of a stream that is not there");
   } else {
+    TheRuntime().streams_of_parts.erase(stream);
     std::free(stream);
   }
   return Freed();
@@ -719,6 +729,77 @@ cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t stream) {
   CheckStream(stream, "cudaGraphLaunch");
   CheckNotRecording(stream, "cudaGraphLaunch");
   CheckHandle(TheRuntime().execs, exec, "cudaGraphLaunch");
+  return cudaSuccess;
+}
+
+// --- parts of the SMs: functions of the driver, found by name
+
+static CUresult ResultOf(cudaError_t error) { return static_cast<CUresult>(error); }
+
+static CUresult GetResource(CUdevice device, CUdevResource* resource, CUdevResourceType type) {
+  const Guard guard;
+  if (const cudaError_t error = Begin("cuDeviceGetDevResource", device); error != cudaSuccess) return ResultOf(error);
+  *resource = {};
+  resource->type = type;
+  resource->sm.smCount = static_cast<unsigned>(TheRuntime().devices[static_cast<size_t>(device)].processors);
+  return CUDA_SUCCESS;
+}
+static CUresult SplitResource(CUdevResource* result, unsigned* groups, const CUdevResource* input,
+                              CUdevResource* /*remaining*/, unsigned /*flags*/, unsigned at_least) {
+  const Guard guard;
+  if (const cudaError_t error = Begin("cuDevSmResourceSplitByCount"); error != cudaSuccess) return ResultOf(error);
+  const auto step = static_cast<unsigned>(CurrentDevice().part_step);
+  const unsigned count = std::max(1U, (at_least + step - 1) / step) * step;
+  if (count > input->sm.smCount) return CUDA_ERROR_INVALID_RESOURCE_CONFIGURATION;
+  *result = *input;
+  result->sm.smCount = count;
+  *groups = 1;
+  return CUDA_SUCCESS;
+}
+static CUresult DescribeResource(CUdevResourceDesc* description, CUdevResource* resources, unsigned /*count*/) {
+  const Guard guard;
+  if (const cudaError_t error = Begin("cuDevResourceGenerateDesc"); error != cudaSuccess) return ResultOf(error);
+  *description = reinterpret_cast<CUdevResourceDesc>(static_cast<uintptr_t>(resources->sm.smCount));
+  return CUDA_SUCCESS;
+}
+static CUresult CreateContext(CUgreenCtx* context, CUdevResourceDesc description, CUdevice device, unsigned /*flags*/) {
+  const Guard guard;
+  if (const cudaError_t error = Begin("cuGreenCtxCreate", device); error != cudaSuccess) return ResultOf(error);
+  *context = NewHandle<CUgreenCtx>();
+  TheRuntime().contexts.insert(*context);
+  TheRuntime().parts.push_back(static_cast<int>(reinterpret_cast<uintptr_t>(description)));
+  return CUDA_SUCCESS;
+}
+static CUresult DestroyContext(CUgreenCtx context) {
+  const Guard guard;
+  return ResultOf(Free(&TheRuntime().contexts, context, "cuGreenCtxDestroy"));
+}
+static CUresult CreateStreamOfContext(CUstream* stream, CUgreenCtx context, unsigned /*flags*/, int /*priority*/) {
+  const Guard guard;
+  if (const cudaError_t error = Begin("cuGreenCtxStreamCreate"); error != cudaSuccess) return ResultOf(error);
+  CheckHandle(TheRuntime().contexts, context, "cuGreenCtxStreamCreate");
+  *stream = NewHandle<CUstream>();
+  TheRuntime().streams[*stream] = current_device;
+  TheRuntime().streams_of_parts.insert(*stream);
+  return CUDA_SUCCESS;
+}
+
+cudaError_t cudaGetDriverEntryPointByVersion(const char* name, void** function, unsigned /*version*/,
+                                             unsigned long long /*flags*/,  // NOLINT
+                                             cudaDriverEntryPointQueryResult* result) {
+  const Guard guard;
+  QTTS_BEGIN("cudaGetDriverEntryPointByVersion");
+  static const std::map<std::string, void*> functions = {
+      {"cuDeviceGetDevResource", reinterpret_cast<void*>(GetResource)},
+      {"cuDevSmResourceSplitByCount", reinterpret_cast<void*>(SplitResource)},
+      {"cuDevResourceGenerateDesc", reinterpret_cast<void*>(DescribeResource)},
+      {"cuGreenCtxCreate", reinterpret_cast<void*>(CreateContext)},
+      {"cuGreenCtxDestroy", reinterpret_cast<void*>(DestroyContext)},
+      {"cuGreenCtxStreamCreate", reinterpret_cast<void*>(CreateStreamOfContext)}};
+  const auto found = functions.find(name);
+  const bool known = found != functions.end() && CurrentDevice().has_parts;
+  *function = known ? found->second : nullptr;
+  *result = known ? cudaDriverEntryPointSuccess : cudaDriverEntryPointSymbolNotFound;
   return cudaSuccess;
 }
 

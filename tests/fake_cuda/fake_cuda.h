@@ -28,6 +28,10 @@ struct Device {
   bool integrated = false;
   int memory_megahertz = 1000;
   int bus_bits = 1024;
+  // Of parts of its SMs: the driver knows them; their SMs are a multiple of it; kernels can be launched there.
+  bool has_parts = true;
+  int part_step = 8;
+  bool parts_take_kernels = true;
 };
 
 // Called by every Reset(), for caches of what the devices are.
@@ -65,7 +69,9 @@ const std::vector<std::string>& calls();
 const std::set<std::string>& loaded_kernels();
 // Misuse so far: memory freed twice or used beyond its end, a stream of another device, a stream left capturing.
 const std::vector<std::string>& misuse();
-// Number of memory blocks, streams, events and graphs that are not freed.
+// SMs of each part that was made so far.
+const std::vector<int>& parts();
+// Number of memory blocks, streams, events, graphs and parts that are not freed.
 size_t alive();
 
 }  // namespace qtts::fake_cuda

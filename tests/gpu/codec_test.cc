@@ -22,6 +22,7 @@
 #include "gpu/random_codec.h"
 #include "prompt/prompt.h"
 #include "runtime/device_memory.h"
+#include "runtime/processor_part.h"
 #include "text/text_feed.h"
 #include "text/tokenizer.h"
 
@@ -39,6 +40,7 @@ constexpr uint32_t kSeed = 20261121;
 constexpr double kLeastSnr = 75;  // dB, the limit of kExact
 constexpr int kIdle = -1;
 constexpr float kPoison = 77.0F;
+constexpr CodecRoom kBeside = {.beside = true};
 
 void ExpectCuda(cudaError_t error) { ASSERT_EQ(error, cudaSuccess) << cudaGetErrorString(error); }
 
@@ -80,7 +82,8 @@ struct StreamPart {
 // Decodes `frames` frames of all parts together, from frame `first` on; returns the samples of each. Checks that
 // samples of idle rows are not written.
 std::vector<std::vector<float>> Decode(Codec* codec, const std::vector<StreamPart>& parts, int first, int frames,
-                                       CodecRoom room = CodecRoom::kDevice) {
+                                       CodecRoom room = {}) {
+  const bool whole = room.processors == 0 && !room.beside;
   const size_t n = parts.size();
   const auto groups = static_cast<size_t>(codec->code_groups());
   const auto samples = static_cast<size_t>(codec->samples_per_frame());
@@ -100,11 +103,10 @@ std::vector<std::vector<float>> Decode(Codec* codec, const std::vector<StreamPar
     codes.Set(now);
     device_pcm.Set(std::vector<float>(n * samples, kPoison));
     const Status status =
-        room == CodecRoom::kDevice
-            ? codec->Decode(static_cast<int>(n), device_slots.data(), codes.data(), device_pcm.data(), nullptr)
-            : codec->Begin(static_cast<int>(n), device_slots.data(), codes.data(), nullptr);
+        whole ? codec->Decode(static_cast<int>(n), device_slots.data(), codes.data(), device_pcm.data(), nullptr)
+              : codec->Begin(static_cast<int>(n), device_slots.data(), codes.data(), room, nullptr);
     EXPECT_TRUE(status.ok()) << status.message();
-    if (room == CodecRoom::kBeside) {
+    if (!whole) {
       EXPECT_TRUE(codec->Finish(static_cast<int>(n), device_pcm.data(), room, nullptr).ok());
     }
     ExpectCuda(cudaDeviceSynchronize());
@@ -394,10 +396,11 @@ TEST_F(CodecTest, RowsDoNotDependOnTheBatch) {
       codes.push_back(random.Codes(kFrames));
       alone.push_back(DecodeOne(codec.get(), kMostRows, codes.back()));
     }
-    for (int round = 0; round < 2 * 6; ++round) {
+    for (int round = 0; round < 4 * 6; ++round) {
       constexpr int kBatches[] = {1, 2, 3, 8, 19, kMostRows};
-      const int n = kBatches[round / 2];
-      const CodecRoom room = round % 2 == 0 ? CodecRoom::kDevice : CodecRoom::kBeside;
+      constexpr CodecRoom kRooms[] = {{}, kBeside, {.processors = 64}, {.processors = 20}};
+      const int n = kBatches[round / 4];
+      const CodecRoom room = kRooms[round % 4];
       std::vector<StreamPart> parts;
       for (int b = 0; b < n; ++b) {
         const int stream = (b * 5 + n) % kMostRows;  // slots in no order; some rows idle
@@ -424,10 +427,10 @@ TEST_F(CodecTest, SmallForTheSanitizer) {
   const std::vector<int32_t> codes = random.Codes(kFrames);
   const std::vector<float> alone = DecodeOne(codec.get(), 0, codes);
   ASSERT_TRUE(codec->Reset(1, nullptr).ok());
-  EXPECT_EQ(Decode(codec.get(), {{1, &codes}}, 0, kFrames, CodecRoom::kBeside)[0], alone);
+  EXPECT_EQ(Decode(codec.get(), {{1, &codes}}, 0, kFrames, kBeside)[0], alone);
   for (int slot = 0; slot < 3; ++slot) ASSERT_TRUE(codec->Reset(slot, nullptr).ok());
   for (const std::vector<float>& together :
-       Decode(codec.get(), {{2, &codes}, {0, &codes}, {1, &codes}}, 0, kFrames, CodecRoom::kDevice)) {
+       Decode(codec.get(), {{2, &codes}, {0, &codes}, {1, &codes}}, 0, kFrames, CodecRoom())) {
     EXPECT_EQ(together, alone);
   }
 }
@@ -447,8 +450,45 @@ TEST_F(CodecTest, ManyStreamsForTheSanitizer) {
     ASSERT_TRUE(codec->Reset(slot, nullptr).ok());
     parts.push_back({slot, &codes});
   }
-  for (const std::vector<float>& together : Decode(codec.get(), parts, 0, 1, CodecRoom::kDevice)) {
+  for (const std::vector<float>& together : Decode(codec.get(), parts, 0, 1, CodecRoom())) {
     EXPECT_EQ(together, alone);
+  }
+}
+
+// Confined to a part of the SMs, whose graph is launched on a stream that has all.
+TEST_F(CodecTest, TheSameSamplesOnAPartOfTheSms) {
+  constexpr int kStreams = 20;
+  RandomCodec random(OddShapes()[3], kSeed);
+  const auto codec = Must(Codec::Create(random.config(), random.weights(), CodecPrecision::kExact, kStreams, kStreams));
+  ASSERT_TRUE(codec);
+  const auto samples = static_cast<size_t>(codec->samples_per_frame());
+  std::vector<int32_t> codes, slots;
+  std::vector<float> alone;
+  for (int slot = 0; slot < kStreams; ++slot) {
+    const std::vector<int32_t> own = random.Codes(1);
+    const std::vector<float> sound = DecodeOne(codec.get(), slot, own);
+    codes.insert(codes.end(), own.begin(), own.end());
+    alone.insert(alone.end(), sound.begin(), sound.end());
+    slots.push_back(slot);
+  }
+  const DeviceArray<int32_t> device_slots(slots), device_codes(codes);
+  DeviceArray<float> pcm(std::vector<float>(kStreams * samples, kPoison));
+  const auto stream = cuda::Stream::Create();
+  ASSERT_TRUE(stream.ok());
+  for (const int eighths : {4, 5, 6, 8}) {
+    const auto part = cuda::ProcessorPart::Create(eighths, eighths == 6);
+    ASSERT_TRUE(part.ok()) << part.status().message();
+    const CodecRoom room = {.processors = part->processors()};
+    const auto graph = cuda::Graph::Capture(part->stream(), [&]() -> Status {
+      QTTS_RETURN_IF_ERROR(codec->Begin(kStreams, device_slots.data(), device_codes.data(), room, part->stream()));
+      return codec->Finish(kStreams, pcm.data(), room, part->stream());
+    });
+    ASSERT_TRUE(graph.ok()) << graph.status().message();
+    for (const int slot : slots) ASSERT_TRUE(codec->Reset(slot, stream->get()).ok());
+    pcm.Set(std::vector<float>(kStreams * samples, kPoison));
+    ASSERT_TRUE(graph->Launch(stream->get()).ok());
+    ASSERT_TRUE(stream->Synchronize().ok());
+    EXPECT_EQ(pcm.Get(), alone) << eighths << " eighths";
   }
 }
 
@@ -624,8 +664,8 @@ TEST_F(CodecTest, ErrorsSayWhatIsWrong) {
   EXPECT_EQ(codec->Restore(2, nullptr, nullptr).code(), StatusCode::kInvalidArgument);
   EXPECT_EQ(codec->DecodeWithoutSamples(2, nullptr, nullptr, nullptr).code(), StatusCode::kInvalidArgument);
   EXPECT_EQ(codec->Decode(2, nullptr, nullptr, nullptr, nullptr).code(), StatusCode::kInvalidArgument);
-  EXPECT_EQ(codec->Begin(2, nullptr, nullptr, nullptr).code(), StatusCode::kInvalidArgument);
-  EXPECT_EQ(codec->Finish(2, nullptr, CodecRoom::kBeside, nullptr).code(), StatusCode::kInvalidArgument);
+  EXPECT_EQ(codec->Begin(2, nullptr, nullptr, {}, nullptr).code(), StatusCode::kInvalidArgument);
+  EXPECT_EQ(codec->Finish(2, nullptr, kBeside, nullptr).code(), StatusCode::kInvalidArgument);
   EXPECT_TRUE(codec->Decode(0, nullptr, nullptr, nullptr, nullptr).ok());
 }
 
