@@ -64,10 +64,9 @@ struct CudaBackend::Impl {
   CudaOptions options;
   std::shared_ptr<const Checkpoint> checkpoint;
   std::string name;
-  Stream stream;        // talker, predictor, sampling
-  Stream codec_stream;  // a frame's sound is made while the next frame's codes are
-  // Where the codec's graphs are recorded, by share (CodecNumbers::shares).
-  std::array<std::optional<ProcessorPart>, CodecNumbers::kMaxShares> codec_parts;
+  Stream stream;                                    // talker, predictor, sampling
+  Stream codec_stream;                              // a frame's sound is made while the next frame's codes are
+  std::map<CodecShare, ProcessorPart> codec_parts;  // where its graphs are recorded
   std::unique_ptr<Codec> codec;
   std::unique_ptr<LanguageModel> model;
   int samples = 0;
@@ -91,7 +90,7 @@ struct CudaBackend::Impl {
   // the next frame's codes.
   enum class CodecWork { kAll, kBegin, kFinish };
   // By slice, part of the hand-over, share and work.
-  std::map<std::tuple<int, int, int, size_t, CodecWork>, Graph> codec_graphs;
+  std::map<std::tuple<int, int, int, CodecShare, CodecWork>, Graph> codec_graphs;
   Event codec_idle;  // all that was enqueued on codec_stream is done
   Event begun;       // kBegin is
 
@@ -136,9 +135,9 @@ struct CudaBackend::Impl {
   };
   void RunPieces(std::span<Piece> pieces);
   Result<const Graph*> FrameGraph(FrameStart start, int rows, int splits);
-  // `rows`: of the whole frame. A slice is recorded with the frame's share of the SMs, or, where a part of the SMs has
-  // no room for its kernels, with all.
-  Result<const Graph*> CodecGraph(Slice slice, int rows, int part, CodecWork work);
+  // Returns the graph, recorded at the first call. Where a part of the SMs has no room for a kernel, the graph has all
+  // of them. `share`: of kAll.
+  Result<const Graph*> CodecGraph(Slice slice, int part, CodecWork work, CodecShare share = {});
   Result<Graph> RecordCodec(Slice slice, int part, CodecWork work, cudaStream_t at, int processors);
   // Returns true if the codec fits beside the kernel that makes codes.
   bool LeavesRoom(int rows, int splits) const { return rows == 1 && model->IsPersistent(rows, splits); }
@@ -149,13 +148,17 @@ struct CudaBackend::Impl {
   int CodecRows() const { return model->plan().codec_rows; }
   // Returns the rows of the smallest slice that has graphs and holds `rows` rows.
   int SliceRows(int rows) const;
+  // Returns the codec's share while the next codes are computed.
+  CodecShare ShareBesideCodes(int rows) const {
+    return options.codec_in_part ? model->numbers().codec.ShareOf(rows) : CodecShare();
+  }
   // Returns the slices of a frame of `rows` rows.
   std::vector<Slice> SlicesOf(int rows) const;
   // Lets a few first frames join many others, rather than pass through the predictor and the codec apart.
   void JoinFirstFrames();
-  // Launches rows that begin alike.
+  // Launches rows that begin alike. `pipelined`: behind another submission.
   Status LaunchRows(FrameStart start, std::span<const std::pair<Row*, FrameRow>> rows, int64_t positions,
-                    Submission* submission);
+                    bool pipelined, Submission* submission);
   void ReadRow(Row* row);
   // Makes an entry of the rings free for another frame.
   Status FreeEntry(int entry, Submission* newest);

@@ -43,25 +43,22 @@ std::vector<CudaBackend::Impl::Slice> CudaBackend::Impl::SlicesOf(int rows) cons
   return slices;
 }
 
-Result<const Graph*> CudaBackend::Impl::CodecGraph(Slice slice, int rows, int part, CodecWork work) {
-  const CodecNumbers& numbers = model->numbers().codec;
-  const size_t share = numbers.ShareOf(rows);
+Result<const Graph*> CudaBackend::Impl::CodecGraph(Slice slice, int part, CodecWork work, CodecShare share) {
   Graph& graph = codec_graphs[{slice.first, slice.rows, part, share, work}];
   if (!graph.empty()) return &graph;
-  if (work != CodecWork::kAll) {
+  if (share == CodecShare()) {
     const Stream& at = work == CodecWork::kBegin ? stream : codec_stream;
     QTTS_ASSIGN_OR_RETURN(graph, RecordCodec(slice, part, work, at.get(), 0));
     return &graph;
   }
-  std::optional<ProcessorPart>& place = codec_parts.at(share);
-  if (!place.has_value()) {
-    const int eighths = options.codec_in_part ? numbers.shares.at(share).eighths : ProcessorPart::kWhole;
-    QTTS_ASSIGN_OR_RETURN(place, ProcessorPart::Create(eighths, numbers.shares.at(share).urgent));
+  auto place = codec_parts.find(share);
+  if (place == codec_parts.end()) {
+    QTTS_ASSIGN_OR_RETURN(ProcessorPart created, ProcessorPart::Create(share.eighths, share.urgent));
+    place = codec_parts.emplace(share, std::move(created)).first;
   }
-  Result<Graph> recorded = RecordCodec(slice, part, work, place->stream(), place->processors());
-  if (!recorded.ok() && place->processors() > 0) {
-    recorded = RecordCodec(slice, part, work, codec_stream.get(), 0);
-  }
+  const int processors = place->second.processors();
+  Result<Graph> recorded = RecordCodec(slice, part, work, place->second.stream(), processors);
+  if (!recorded.ok() && processors > 0) recorded = RecordCodec(slice, part, work, codec_stream.get(), 0);
   QTTS_ASSIGN_OR_RETURN(graph, std::move(recorded));
   return &graph;
 }
@@ -99,14 +96,15 @@ Status CudaBackend::Impl::WarmUp() {
       beside = beside || LeavesRoom(rows, splits);
     }
     for (int part = 0; beside && part < kHandOvers; ++part) {
-      QTTS_RETURN_IF_ERROR(CodecGraph({0, rows}, rows, part, CodecWork::kBegin).status());
-      QTTS_RETURN_IF_ERROR(CodecGraph({0, rows}, rows, part, CodecWork::kFinish).status());
+      QTTS_RETURN_IF_ERROR(CodecGraph({0, rows}, part, CodecWork::kBegin).status());
+      QTTS_RETURN_IF_ERROR(CodecGraph({0, rows}, part, CodecWork::kFinish).status());
     }
   }
   for (int rows = 1; rows <= most_rows; ++rows) {
     for (const Slice& slice : SlicesOf(rows)) {
       for (int part = 0; part < kHandOvers; ++part) {
-        QTTS_RETURN_IF_ERROR(CodecGraph(slice, rows, part, CodecWork::kAll).status());
+        QTTS_RETURN_IF_ERROR(CodecGraph(slice, part, CodecWork::kAll).status());
+        QTTS_RETURN_IF_ERROR(CodecGraph(slice, part, CodecWork::kAll, ShareBesideCodes(rows)).status());
       }
     }
   }
@@ -129,7 +127,7 @@ void CudaBackend::Impl::JoinFirstFrames() {
 }
 
 Status CudaBackend::Impl::LaunchRows(FrameStart start, std::span<const std::pair<Row*, FrameRow>> rows,
-                                     int64_t positions, Submission* submission) {
+                                     int64_t positions, bool pipelined, Submission* submission) {
   const int splits = start == FrameStart::kPrompt ? 1 : model->graph().SplitBucket(positions);
   const auto most = static_cast<size_t>(model->graph().MaxRows(splits));
   while (!rows.empty()) {
@@ -162,8 +160,8 @@ Status CudaBackend::Impl::LaunchRows(FrameStart start, std::span<const std::pair
         std::any_of(rows.begin(), rows.begin() + static_cast<std::ptrdiff_t>(count),
                     [](const std::pair<Row*, FrameRow>& row) { return row.second.kind != RowKind::kNext; });
     if (!begins && LeavesRoom(bucket, splits)) {
-      QTTS_ASSIGN_OR_RETURN(const Graph* const begin, CodecGraph({0, bucket}, bucket, part, CodecWork::kBegin));
-      QTTS_ASSIGN_OR_RETURN(const Graph* const finish, CodecGraph({0, bucket}, bucket, part, CodecWork::kFinish));
+      QTTS_ASSIGN_OR_RETURN(const Graph* const begin, CodecGraph({0, bucket}, part, CodecWork::kBegin));
+      QTTS_ASSIGN_OR_RETURN(const Graph* const finish, CodecGraph({0, bucket}, part, CodecWork::kFinish));
       QTTS_RETURN_IF_CUDA_ERROR(cudaEventRecord(codec_idle.get(), codec_stream.get()), kSpeaking);
       QTTS_RETURN_IF_CUDA_ERROR(cudaStreamWaitEvent(stream.get(), codec_idle.get()), kSpeaking);
       QTTS_RETURN_IF_ERROR(begin->Launch(stream.get()));
@@ -172,9 +170,11 @@ Status CudaBackend::Impl::LaunchRows(FrameStart start, std::span<const std::pair
       QTTS_RETURN_IF_ERROR(finish->Launch(codec_stream.get()));
     } else {
       QTTS_RETURN_IF_CUDA_ERROR(cudaStreamWaitEvent(codec_stream.get(), codes.get()), kSpeaking);
+      // Nobody waits for later frames, so that their codec may take longer if the next codes take less. A device that
+      // was idle has no next ones yet.
+      const CodecShare share = pipelined && !begins ? ShareBesideCodes(static_cast<int>(count)) : CodecShare();
       for (const Slice& slice : SlicesOf(static_cast<int>(count))) {
-        QTTS_ASSIGN_OR_RETURN(const Graph* const all,
-                              CodecGraph(slice, static_cast<int>(count), part, CodecWork::kAll));
+        QTTS_ASSIGN_OR_RETURN(const Graph* const all, CodecGraph(slice, part, CodecWork::kAll, share));
         QTTS_RETURN_IF_ERROR(all->Launch(codec_stream.get()));
       }
     }
@@ -243,11 +243,12 @@ Status CudaBackend::Submit(std::span<const FrameStep> steps) {
     positions = std::max(positions, position + 1);
   }
   impl.JoinFirstFrames();
+  const bool pipelined = !impl.outstanding.empty();
   // First the rows whose first frame is awaited.
   for (const FrameStart start : {FrameStart::kPrompt, FrameStart::kInput}) {
     for (const bool is_long : {false, true}) {
       const Impl::StepLaunch& with = impl.LaunchOf(start, is_long);
-      if (Status status = impl.LaunchRows(start, with.rows, many ? with.positions : positions, &submission);
+      if (Status status = impl.LaunchRows(start, with.rows, many ? with.positions : positions, pipelined, &submission);
           !status.ok()) {
         impl.lost = status;
         return status;

@@ -142,6 +142,9 @@ class Products {
                                                   int most) {
     std::unique_ptr<Products> products(new Products());
     QTTS_RETURN_IF_CUDA_ERROR(cuda::codec::PrepareKernels(&products->traits), "preparing");
+    products->processors_ = products->traits.processors;
+    QTTS_ASSIGN_OR_RETURN(const cuda::DeviceNumbers numbers, cuda::NumbersOfDevice());
+    products->numbers_ = numbers.codec;
     std::vector<cuda::codec::Step> steps;
     cuda::codec::Builder builder(random.config(), random.weights(), products->traits, precision, most, most,
                                  &products->memory_, &steps);
@@ -171,8 +174,12 @@ class Products {
     return products;
   }
 
-  // Makes the products those of `n` streams.
+  // Makes the products those of `n` streams, with as many SMs as the codec gives them.
   void SetStreams(int n) {
+    traits.processors = processors_;
+    if (n > numbers_.few_streams && n <= numbers_.some_streams) {
+      traits.processors = std::min(processors_, numbers_.processors_of_some);
+    }
     for (cuda::codec::GemmStep& product : list) product.args.geometry.columns = n * product.args.x.rows;
   }
 
@@ -250,6 +257,8 @@ class Products {
 
   cuda::Arena memory_;
   cuda::DeviceMemory states_, cold_;
+  cuda::CodecNumbers numbers_;
+  int processors_ = 0;
 };
 
 using Tile = cuda::codec::GemmTile;

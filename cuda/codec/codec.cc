@@ -31,6 +31,7 @@ struct Codec::Impl {
   Arena memory;
   std::vector<codec::Step> steps;
   codec::DeviceTraits device;
+  CodecNumbers numbers;
   std::span<const codec::ProductTiles> table;
   int groups = 0;
   int samples = 0;
@@ -69,6 +70,7 @@ Result<std::unique_ptr<Codec::Impl>> Codec::Impl::Create(const CodecConfig& conf
   auto impl = std::make_unique<Impl>();
   QTTS_RETURN_IF_CUDA_ERROR(codec::PrepareKernels(&impl->device), "preparing the codec");
   QTTS_ASSIGN_OR_RETURN(const DeviceNumbers numbers, NumbersOfDevice());
+  impl->numbers = numbers.codec;
   impl->table = codec::TableFor(impl->device, numbers.codec);
   impl->groups = static_cast<int>(weights.codebooks.size());
   impl->samples = config.samples_per_frame;
@@ -213,7 +215,11 @@ Status Codec::Impl::Run(std::span<const codec::Step> some, const Call& call, cud
   }
   if (n == 0) return Status::Ok();
   codec::DeviceTraits traits = device;
-  if (call.room.processors > 0) traits.processors = call.room.processors;
+  if (call.room.processors > 0) {
+    traits.processors = call.room.processors;
+  } else if (numbers.processors_of_some > 0 && n > numbers.few_streams && n <= numbers.some_streams) {
+    traits.processors = std::min(traits.processors, numbers.processors_of_some);
+  }
   const codec::Batch batch{arrays.states, arrays.frames};
   const auto product = [&](const codec::GemmStep& step) {
     codec::GemmArgs args = step.args;

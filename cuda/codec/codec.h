@@ -26,7 +26,7 @@ enum class CodecPrecision {
   kF32,    // F32 throughout, slow: for checking
 };
 
-// What a frame has of the device, by which its kernels are chosen. The samples are the same.
+// A frame's part of the device, by which its kernels are chosen. The samples are the same.
 struct CodecRoom {
   int processors = 0;   // SMs that the kernels are confined to (runtime/processor_part.h); 0: all
   bool beside = false;  // another kernel occupies all SMs and leaves some shared memory on each; only of Finish()

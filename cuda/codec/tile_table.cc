@@ -13,7 +13,7 @@ constexpr GemmTile W(int columns, int tiles) { return {GemmForm::kWide, columns,
 constexpr GemmTile G(int columns, int tiles) { return {GemmForm::kWarpgroup, columns, tiles}; }
 constexpr GemmTile S(int columns, int tiles) { return {GemmForm::kStaged, columns, tiles}; }
 
-// H200 and H100, of 132 SMs: the released codec. 9 to 64 streams as with 99 SMs.
+// H200 and H100, of 132 SMs: the released codec. 9 to 64 streams with 99 SMs (CodecNumbers).
 // clang-format off
 constexpr ProductTiles kHopperTiles[] = {
     // planes, copied, rows, outputs, inputs, taps, streams of a unit, {up to so many streams, kernel}

@@ -22,18 +22,20 @@ DeviceNumbers SafeNumbers(int processors) {
   // Measured as an A100, where half of 132 SMs is 7 % better for 32 streams. Where the codec's part of a frame is
   // longer, as with half as fast matrix instructions, half would be too few.
   constexpr int kMostInPart = 160;
-  numbers.codec.shares = {
-      {{8, 8, false}, {kMostInPart * processors / kH200Numbers.products.processors, 6, false}, {kAnyNumber, 8, true}}};
+  numbers.codec.shares = {{{8, {8, false}},
+                           {kMostInPart * processors / kH200Numbers.products.processors, {6, false}},
+                           {CodecNumbers::kAnyStreams, {8, true}}}};
+  numbers.codec.some_streams = CodecNumbers::kAnyStreams;
+  numbers.codec.processors_of_some = processors * 8 / 9;
   numbers.persistent = {.narrow_talker = {2, 0}, .wide_talker = {2, 0}, .predictor = {2, 0}};
   return numbers;
 }
 
 }  // namespace
 
-size_t CodecNumbers::ShareOf(int streams) const {
-  size_t at = 0;
-  while (at + 1 < shares.size() && streams > shares[at].streams) ++at;
-  return at;
+CodecShare CodecNumbers::ShareOf(int streams) const {
+  return std::find_if(shares.begin(), shares.end() - 1, [&](const StreamsShare& s) { return streams <= s.streams; })
+      ->share;
 }
 
 DeviceNumbers NumbersOf(const char* card, int processors) {

@@ -3,7 +3,7 @@
 #define QTTS_CUDA_RUNTIME_DEVICE_NUMBERS_H_
 
 #include <array>
-#include <cstddef>
+#include <compare>
 #include <cstdint>
 #include <limits>
 
@@ -76,22 +76,30 @@ enum class CodecTable {
   kWarps,  // cards without `wgmma`, whatever their numbers
 };
 
-inline constexpr int kAnyNumber = std::numeric_limits<int>::max();
+// The codec's part of the device: eighths of the SMs (runtime/processor_part.h), and whether it has the priority of
+// codes.
+struct CodecShare {
+  int eighths = 8;
+  bool urgent = false;
+  auto operator<=>(const CodecShare&) const = default;
+};
 
 struct CodecNumbers {
   CodecTable table = CodecTable::kNone;
-  // The codec's part of the device while the next frame's codes are computed, whose small kernels would wait until its
-  // tiles end: eighths of the SMs (ProcessorPart), and whether it has the priority of codes. Of many streams, whose
-  // tiles end one after the other, equal priority loses less time than making way.
-  struct Share {
+  // The share while the next frame's codes are computed, whose small kernels would wait until the codec's tiles end.
+  // Equal priority loses less time than making way, where there are many streams.
+  struct StreamsShare {
     int streams = 0;  // of a frame, up to so many
-    int eighths = 8;
-    bool urgent = false;
+    CodecShare share;
   };
   static constexpr int kMaxShares = 6;
-  std::array<Share, kMaxShares> shares = {};  // ascending; the last one that is used is for any more streams
-  // Returns the place in `shares` for frames of so many streams.
-  size_t ShareOf(int streams) const;
+  static constexpr int kAnyStreams = std::numeric_limits<int>::max();
+  std::array<StreamsShare, kMaxShares> shares = {};  // ascending; the last one that is used is for any more streams
+  // With the whole device, kernels of more than few_streams and at most some_streams streams are chosen as for
+  // processors_of_some SMs; 0: all. Some are then left to codes.
+  int few_streams = 0, some_streams = 0, processors_of_some = 0;
+
+  CodecShare ShareOf(int streams) const;
 };
 
 struct DeviceNumbers {
@@ -124,10 +132,16 @@ inline constexpr DeviceNumbers kH200Numbers = {
     // tests/bench/journal/gpu-few-voices.md.
     .persistent = {.narrow_talker = {1, 4}, .wide_talker = {2, 0}, .predictor = {1, 4}},
     // Up to eight streams have the persistent kernel.
-    .codec =
-        {.table = CodecTable::kHopper,
-         .shares =
-             {{{8, 8, false}, {96, 4, false}, {128, 5, false}, {192, 5, true}, {256, 6, true}, {kAnyNumber, 8, true}}}},
+    .codec = {.table = CodecTable::kHopper,
+              .shares = {{{8, {8, false}},
+                          {96, {4, false}},
+                          {128, {5, false}},
+                          {192, {5, true}},
+                          {256, {6, true}},
+                          {CodecNumbers::kAnyStreams, {8, true}}}},
+              .few_streams = 8,
+              .some_streams = 64,
+              .processors_of_some = 99},
 };
 
 // Returns the table for the card with this name (cudaDeviceProp::name) and number of SMs. An unknown card gets the

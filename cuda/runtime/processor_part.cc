@@ -10,14 +10,14 @@
 #include "runtime/memory_count.h"
 #include "runtime/succeeds.h"
 
-#if CUDART_VERSION >= 12050
+#if CUDART_VERSION >= 12050 && __has_include(<cudaTypedefs.h>)
 #include <cudaTypedefs.h>
 #endif
 
 namespace qtts::cuda {
 namespace {
 
-#if CUDART_VERSION >= 12050
+#if CUDART_VERSION >= 12050 && __has_include(<cudaTypedefs.h>)
 
 // Functions of the driver, which are found at run time: nothing here links it.
 struct Driver {

@@ -177,6 +177,7 @@ class CodecChoiceTest : public ::testing::Test {
   // Calls `check`(product, its unit's second product or null, streams, traits of the device then).
   template <typename Check>
   void ForEachProduct(const DeviceTraits& device, const Check& check) {
+    const cuda::CodecNumbers& codec = cuda::kH200Numbers.codec;
     for (const CodecPrecision precision : {CodecPrecision::kExact, CodecPrecision::kFast}) {
       for (const int rows : {1, 8, 64, 96, 256}) {
         const std::vector<Step> steps = StepsOf(precision, rows, device);
@@ -186,7 +187,9 @@ class CodecChoiceTest : public ::testing::Test {
           for (const int streams : kStreams) {
             if (streams > rows) break;
             DeviceTraits traits = device;
-            if (streams > 8 && streams <= 64) traits.processors = std::min(traits.processors, 99);
+            if (streams > codec.few_streams && streams <= codec.some_streams) {
+              traits.processors = std::min(traits.processors, codec.processors_of_some);
+            }
             const auto with_columns = [&](GemmStep step) {
               step.args.geometry.columns = streams * step.args.x.rows;
               return step;

@@ -32,12 +32,13 @@ struct Runtime {
   std::vector<Device> devices;
   int driver = CUDART_VERSION;
   std::map<char*, Memory> memory;
-  std::vector<size_t> used, most_used;    // [devices], bytes
-  std::map<void*, int> streams;           // handles and their devices
-  std::set<void*> events, graphs, execs;  // graphs: captured graphs, execs: instantiated ones
-  std::set<void*> recording;              // streams in capture
-  std::set<void*> contexts;               // of parts of the SMs
-  std::set<void*> streams_of_parts;
+  std::vector<size_t> used, most_used;                // [devices], bytes
+  std::map<void*, int> streams;                       // handles and their devices
+  std::set<void*> events, graphs, execs;              // graphs: captured graphs, execs: instantiated ones
+  std::set<void*> recording;                          // streams in capture
+  std::set<void*> contexts;                           // of parts of the SMs
+  std::set<void*> streams_of_parts, graphs_of_parts;  // graphs: captured or instantiated
+  size_t launched_in_parts = 0;
   std::vector<int> parts;
   std::vector<std::string> calls;
   std::set<std::string> loaded_kernels;
@@ -177,6 +178,7 @@ void CheckHandle(const std::set<void*>& handles, void* handle, const char* funct
 
 cudaError_t Free(std::set<void*>* handles, void* handle, const char* function) {
   CheckHandle(*handles, handle, function);
+  TheRuntime().graphs_of_parts.erase(handle);
   if (handles->erase(handle) > 0) std::free(handle);
   return Freed();
 }
@@ -329,6 +331,7 @@ size_t most_memory(int device) { return TheRuntime().most_used[static_cast<size_
 const std::vector<std::string>& calls() { return TheRuntime().calls; }
 const std::set<std::string>& loaded_kernels() { return TheRuntime().loaded_kernels; }
 const std::vector<int>& parts() { return TheRuntime().parts; }
+size_t launched_in_parts() { return TheRuntime().launched_in_parts; }
 const std::vector<std::string>& misuse() { return TheRuntime().misuse; }
 
 size_t alive() {
@@ -698,6 +701,7 @@ cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* graph) {
   QTTS_BEGIN("cudaStreamEndCapture");
   *graph = NewHandle<cudaGraph_t>();
   TheRuntime().graphs.insert(*graph);
+  if (TheRuntime().streams_of_parts.contains(stream)) TheRuntime().graphs_of_parts.insert(*graph);
   return cudaSuccess;
 }
 cudaError_t cudaGraphInstantiate(cudaGraphExec_t* exec, cudaGraph_t graph, unsigned long long /*flags*/) {  // NOLINT
@@ -706,6 +710,7 @@ cudaError_t cudaGraphInstantiate(cudaGraphExec_t* exec, cudaGraph_t graph, unsig
   CheckHandle(TheRuntime().graphs, graph, "cudaGraphInstantiate");
   *exec = NewHandle<cudaGraphExec_t>();
   TheRuntime().execs.insert(*exec);
+  if (TheRuntime().graphs_of_parts.contains(graph)) TheRuntime().graphs_of_parts.insert(*exec);
   return cudaSuccess;
 }
 cudaError_t cudaGraphDestroy(cudaGraph_t graph) {
@@ -729,6 +734,7 @@ cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t stream) {
   CheckStream(stream, "cudaGraphLaunch");
   CheckNotRecording(stream, "cudaGraphLaunch");
   CheckHandle(TheRuntime().execs, exec, "cudaGraphLaunch");
+  if (TheRuntime().graphs_of_parts.contains(exec)) ++TheRuntime().launched_in_parts;
   return cudaSuccess;
 }
 

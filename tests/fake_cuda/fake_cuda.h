@@ -28,7 +28,8 @@ struct Device {
   bool integrated = false;
   int memory_megahertz = 1000;
   int bus_bits = 1024;
-  // Of parts of its SMs: the driver knows them; their SMs are a multiple of it; kernels can be launched there.
+  // Parts of its SMs: whether the driver knows them; their SMs are a multiple of part_step; whether kernels can be
+  // launched there.
   bool has_parts = true;
   int part_step = 8;
   bool parts_take_kernels = true;
@@ -71,6 +72,8 @@ const std::set<std::string>& loaded_kernels();
 const std::vector<std::string>& misuse();
 // SMs of each part that was made so far.
 const std::vector<int>& parts();
+// Launches so far of graphs that were recorded on a part's stream.
+size_t launched_in_parts();
 // Number of memory blocks, streams, events, graphs and parts that are not freed.
 size_t alive();
 

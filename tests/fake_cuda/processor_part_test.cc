@@ -98,12 +98,8 @@ TEST_F(ProcessorPartTest, OneMovesWithItsStream) {
 }
 
 TEST_F(ProcessorPartTest, SharesFollowTheStreamsOfAFrame) {
-  const auto eighths = [](const CodecNumbers& numbers, int streams) {
-    return numbers.shares.at(numbers.ShareOf(streams)).eighths;
-  };
-  const auto urgent = [](const CodecNumbers& numbers, int streams) {
-    return numbers.shares.at(numbers.ShareOf(streams)).urgent;
-  };
+  const auto eighths = [](const CodecNumbers& numbers, int streams) { return numbers.ShareOf(streams).eighths; };
+  const auto urgent = [](const CodecNumbers& numbers, int streams) { return numbers.ShareOf(streams).urgent; };
   const CodecNumbers& h200 = cuda::kH200Numbers.codec;
   EXPECT_EQ(eighths(h200, 1), 8);
   EXPECT_EQ(eighths(h200, 8), 8);
@@ -135,6 +131,40 @@ TEST_F(ProcessorPartTest, AnEngineMakesThoseThatItsFramesNeed) {
     ASSERT_NE(backend, nullptr);
     EXPECT_THAT(fake_cuda::parts(), ::testing::ElementsAreArray(parts)) << voices;
   }
+}
+
+// First frames, for which somebody waits, and a device that has nothing else to do have the codec on all SMs.
+TEST_F(ProcessorPartTest, OnlyStepsThatFollowOneAnotherAreConfined) {
+  const auto backend = NewBackend(64);
+  ASSERT_NE(backend, nullptr);
+  constexpr size_t kMany = 20;
+  std::vector<FrameStep> steps;
+  for (size_t i = 0; i < kMany; ++i) {
+    steps.push_back({OpenAndPrefill(backend.get(), NewPrompt(config(), 20, &random_)), kNoText});
+  }
+  const auto launched = [&](size_t rows) {
+    const size_t before = fake_cuda::launched_in_parts();
+    EXPECT_TRUE(backend->Submit({steps.data(), rows}).ok());
+    for (size_t i = 0; i < rows; ++i) steps[i].text_id = 0;
+    return fake_cuda::launched_in_parts() - before;
+  };
+  const auto collect = [&] { EXPECT_TRUE(backend->Collect().ok()); };
+  EXPECT_EQ(launched(kMany - 1), 0U) << "first frames";
+  EXPECT_EQ(launched(kMany - 1), 1U) << "behind them";
+  collect();
+  EXPECT_EQ(launched(8), 0U) << "the persistent kernel's";
+  collect();
+  collect();
+  EXPECT_EQ(launched(kMany - 1), 0U) << "an idle device";
+  EXPECT_EQ(launched(kMany - 1), 1U);
+  collect();
+  // A first frame among others has a launch of its own up to kMaxRows rows.
+  EXPECT_EQ(launched(kMany), 1U);
+  collect();
+  EXPECT_EQ(launched(kMany), 1U);
+  collect();
+  collect();
+  for (const FrameStep& step : steps) backend->Close(step.slot);
 }
 
 TEST_F(ProcessorPartTest, KernelsThatAPartHasNoRoomForHaveTheWholeDevice) {
