@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <functional>
 #include <memory>
 #include <utility>
 #include <vector>
@@ -92,23 +93,8 @@ bool Take(const char* argument, Options* options) {
   return true;
 }
 
-// Returns the ms of each of `launches`.
-Result<std::vector<float>> TimesOf(int launches, cudaStream_t stream, const auto& launch) {
-  std::vector<cuda::Event> events;
-  for (int i = 0; i <= launches; ++i) {
-    QTTS_ASSIGN_OR_RETURN(cuda::Event event, cuda::Event::Create(true));
-    events.push_back(std::move(event));
-  }
-  QTTS_RETURN_IF_CUDA_ERROR(cudaEventRecord(events[0].get(), stream), "timing");
-  for (size_t i = 1; i < events.size(); ++i) {
-    QTTS_RETURN_IF_ERROR(launch());
-    QTTS_RETURN_IF_CUDA_ERROR(cudaEventRecord(events[i].get(), stream), "timing");
-  }
-  QTTS_RETURN_IF_CUDA_ERROR(cudaStreamSynchronize(stream), "timing");
-  std::vector<float> times(static_cast<size_t>(launches));
-  for (size_t i = 0; i < times.size(); ++i) {
-    QTTS_RETURN_IF_CUDA_ERROR(cudaEventElapsedTime(&times[i], events[i].get(), events[i + 1].get()), "timing");
-  }
+Result<std::vector<float>> SortedTimes(int launches, cudaStream_t stream, const std::function<Status()>& launch) {
+  QTTS_ASSIGN_OR_RETURN(std::vector<float> times, TimesOf(launches, stream, launch));
   std::sort(times.begin(), times.end());
   return times;
 }
@@ -118,7 +104,7 @@ Result<double> CopyBandwidth(cudaStream_t stream) {
   constexpr size_t kBytes = size_t{1} << 30;
   QTTS_ASSIGN_OR_RETURN(const cuda::DeviceMemory from, cuda::DeviceMemory::Allocate(kBytes));
   QTTS_ASSIGN_OR_RETURN(const cuda::DeviceMemory to, cuda::DeviceMemory::Allocate(kBytes));
-  QTTS_ASSIGN_OR_RETURN(const std::vector<float> times, TimesOf(6, stream, [&] {
+  QTTS_ASSIGN_OR_RETURN(const std::vector<float> times, SortedTimes(6, stream, [&] {
                           return cuda::CudaStatus(
                               cudaMemcpyAsync(to.data(), from.data(), kBytes, cudaMemcpyDeviceToDevice, stream),
                               "copying");
@@ -135,7 +121,7 @@ Status MeasureFrame(cuda::Codec* codec, testing::RandomCodec* random, int n, dou
                         cuda::Graph::Capture(stream, [&] { return arrays.Decode(codec, n, stream); }));
   for (int i = 0; i < kWarmUp; ++i) QTTS_RETURN_IF_ERROR(graph.Launch(stream));
   QTTS_ASSIGN_OR_RETURN(const std::vector<float> times,
-                        TimesOf(kReplays, stream, [&] { return graph.Launch(stream); }));
+                        SortedTimes(kReplays, stream, [&] { return graph.Launch(stream); }));
   const double median = times[kReplays / 2];
   std::printf("%7d %10.4f %10.4f %12.2f %12.4f %14.1f\n", n, median, times[kReplays * 95 / 100], median * 1e3 / n,
               weights_ms, 2 * kMultiplyAdds * n / median / 1e9);

@@ -2,7 +2,7 @@
 #include "codec_frames.h"
 
 #include <numeric>
-#include <vector>
+#include <utility>
 
 #include "runtime/cuda_error.h"
 
@@ -26,6 +26,25 @@ Result<Arrays> Arrays::Create(const cuda::Codec& codec, testing::RandomCodec* ra
 
 Status Arrays::Decode(cuda::Codec* codec, int n, cudaStream_t stream) const {
   return codec->Decode(n, slots.as<const int32_t>(), codes.as<const int32_t>(), pcm.as<float>(), stream);
+}
+
+Result<std::vector<float>> TimesOf(int launches, cudaStream_t stream, const std::function<Status()>& launch) {
+  std::vector<cuda::Event> events;
+  for (int i = 0; i <= launches; ++i) {
+    QTTS_ASSIGN_OR_RETURN(cuda::Event event, cuda::Event::Create(true));
+    events.push_back(std::move(event));
+  }
+  QTTS_RETURN_IF_CUDA_ERROR(cudaEventRecord(events[0].get(), stream), "timing");
+  for (size_t i = 1; i < events.size(); ++i) {
+    QTTS_RETURN_IF_ERROR(launch());
+    QTTS_RETURN_IF_CUDA_ERROR(cudaEventRecord(events[i].get(), stream), "timing");
+  }
+  QTTS_RETURN_IF_CUDA_ERROR(cudaStreamSynchronize(stream), "timing");
+  std::vector<float> times(static_cast<size_t>(launches));
+  for (size_t i = 0; i < times.size(); ++i) {
+    QTTS_RETURN_IF_CUDA_ERROR(cudaEventElapsedTime(&times[i], events[i].get(), events[i + 1].get()), "timing");
+  }
+  return times;
 }
 
 Result<std::unique_ptr<cuda::Codec>> LoadCodec(const testing::RandomCodec& random, cuda::CodecPrecision precision,

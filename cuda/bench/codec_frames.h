@@ -5,14 +5,16 @@
 #include <cuda_runtime.h>
 
 #include <cstdint>
+#include <functional>
 #include <memory>
+#include <vector>
 
 #include "codec/codec.h"
 #include "gpu/random_codec.h"
 #include "qtts/status.h"
 #include "runtime/device_memory.h"
 
-// A codec and what its frames need.
+// A codec, what its frames need, and their times.
 namespace qtts {
 
 // Device arrays that a frame of `n` streams reads and writes.
@@ -23,6 +25,9 @@ struct Arrays {
   // Enqueues a frame of the first `n` streams.
   Status Decode(cuda::Codec* codec, int n, cudaStream_t stream) const;
 };
+
+// Returns the ms of each of `launches` launches, which follow one another.
+Result<std::vector<float>> TimesOf(int launches, cudaStream_t stream, const std::function<Status()>& launch);
 
 // Returns a codec with all its slots in use.
 Result<std::unique_ptr<cuda::Codec>> LoadCodec(const testing::RandomCodec& random, cuda::CodecPrecision precision,

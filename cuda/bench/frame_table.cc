@@ -13,7 +13,6 @@
 #include "codec/tile_table.h"
 #include "codec_frames.h"
 #include "codec_tables.h"
-#include "runtime/cuda_error.h"
 #include "runtime/device_table.h"
 
 // The kernels with which a whole frame is fastest, changing one kind of product at a time.
@@ -103,25 +102,15 @@ struct Comparison {
 
 // Runs two graphs by turns, so that a clock that changes does so for both.
 Result<Comparison> Compare(const cuda::Graph& base, const cuda::Graph& other, int turns, cudaStream_t stream) {
-  std::vector<cuda::Event> events;
-  for (int i = 0; i <= 2 * turns; ++i) {
-    QTTS_ASSIGN_OR_RETURN(cuda::Event event, cuda::Event::Create(true));
-    events.push_back(std::move(event));
-  }
   // One turn that is not timed.
   QTTS_RETURN_IF_ERROR(base.Launch(stream));
   QTTS_RETURN_IF_ERROR(other.Launch(stream));
-  QTTS_RETURN_IF_CUDA_ERROR(cudaEventRecord(events[0].get(), stream), "timing");
-  for (size_t i = 0; i + 1 < events.size(); ++i) {
-    QTTS_RETURN_IF_ERROR((i % 2 == 0 ? base : other).Launch(stream));
-    QTTS_RETURN_IF_CUDA_ERROR(cudaEventRecord(events[i + 1].get(), stream), "timing");
-  }
-  QTTS_RETURN_IF_CUDA_ERROR(cudaStreamSynchronize(stream), "timing");
+  int launches = 0;
+  QTTS_ASSIGN_OR_RETURN(const std::vector<float> all, TimesOf(2 * turns, stream, [&] {
+                          return (launches++ % 2 == 0 ? base : other).Launch(stream);
+                        }));
   std::array<std::vector<float>, 2> times;
-  for (size_t i = 0; i + 1 < events.size(); ++i) {
-    float& ms = times[i % 2].emplace_back();
-    QTTS_RETURN_IF_CUDA_ERROR(cudaEventElapsedTime(&ms, events[i].get(), events[i + 1].get()), "timing");
-  }
+  for (size_t i = 0; i < all.size(); ++i) times[i % 2].push_back(all[i]);
   for (std::vector<float>& some : times) std::sort(some.begin(), some.end());
   const size_t middle = times[0].size() / 2;
   return Comparison{times[0][middle], times[1][middle]};
