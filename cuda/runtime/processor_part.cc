@@ -61,9 +61,7 @@ bool Split(const Driver& driver, const CUdevResource& all, unsigned count, CUdev
 class Context {
  public:
   Context() = default;
-  ~Context() {
-    if (context_ != nullptr && !HangsHere()) (void)driver_.destroy(context_);
-  }
+  ~Context() { Destroy(); }
   Context(const Context&) = delete;
   Context& operator=(const Context&) = delete;
 
@@ -79,6 +77,7 @@ class Context {
         driver_.describe(&description, &part, 1) != CUDA_SUCCESS ||
         driver_.create(&context_, description, device, CU_GREEN_CTX_DEFAULT_STREAM) != CUDA_SUCCESS ||
         driver_.create_stream(&created, context_, CU_STREAM_NON_BLOCKING, priority) != CUDA_SUCCESS) {
+      Destroy();
       return 0;
     }
     *stream = Stream(created);
@@ -86,6 +85,11 @@ class Context {
   }
 
  private:
+  void Destroy() {
+    const CUgreenCtx context = std::exchange(context_, nullptr);
+    if (context != nullptr && !HangsHere()) (void)driver_.destroy(context);
+  }
+
   Driver driver_;
   CUgreenCtx context_ = nullptr;
 };
